@@ -20,7 +20,9 @@ use std::{
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
 
-pub(crate) use self::init::{inverse_softplus_of_steps, uniform_within, xavier_uniform_with_gain};
+pub(crate) use self::init::{
+    inverse_softplus, inverse_softplus_of_steps, uniform_within, xavier_uniform_with_gain,
+};
 pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,

@@ -31,7 +31,7 @@
 use crate::{
     layers::{BlockLinear, Direction, GluOutput, OutputGate, OutputInit, step_size},
     ops::{BlockScan, activation::softplus, block_scan, flip},
-    params::fan_in_uniform,
+    params::{fan_in_uniform, inverse_softplus},
     prelude::*,
     rng::Stream,
 };
@@ -185,7 +185,7 @@ impl Unit {
         step.get_with_values(blocks, "bias", Attributes::NO_DECAY, |stream| {
             let steps = stream.uniform(1, blocks).into_iter();
             let steps = steps.map(|share| (least + (most - least) * share).exp());
-            steps.map(|step| step.exp_m1().ln()).collect()
+            steps.map(inverse_softplus).collect()
         })?;
         let of_modes = |name: &str, value: &dyn Fn(usize) -> f64| {
             let values = |_: &Stream| {

@@ -48,7 +48,7 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
     },
     options::WIDEST,
-    params::{Attributes, DecayInit, fan_in_uniform},
+    params::{Attributes, DecayInit, fan_in_uniform, inverse_softplus},
     rng::Stream,
 };
 
@@ -119,7 +119,7 @@ impl Gla {
             match init.rates(stream, heads, keys) {
                 Some(rates) => {
                     let rates = rates.iter();
-                    rates.map(|rate| -(rate * temper).exp_m1().ln()).collect()
+                    rates.map(|rate| -inverse_softplus(rate * temper)).collect()
                 }
                 None => vec![0.0; heads * keys],
             }

@@ -59,7 +59,7 @@ use crate::{
         l2_normalize,
         linear_attention::{self, FeatureMap},
     },
-    params::{Attributes, DecayInit, fan_in_uniform},
+    params::{Attributes, DecayInit, fan_in_uniform, inverse_softplus},
     rng::Stream,
 };
 
@@ -150,7 +150,7 @@ impl Lion {
         let biases = |count: usize| {
             move |stream: &Stream| -> Vec<f64> {
                 match init.rates(stream, heads, count / heads) {
-                    Some(rates) => rates.iter().map(|rate| rate.exp_m1().ln()).collect(),
+                    Some(rates) => rates.iter().copied().map(inverse_softplus).collect(),
                     None => vec![0.0; count],
                 }
             }

@@ -38,7 +38,8 @@ impl DecayInit {
             Self::Hippo => Some(steps().map(|step| 0.5 * step).collect()),
             Self::LogUniform => Some(steps().collect()),
             Self::Retention => {
-                let rate = |head: usize| -(-(-5.0 - head as f64).exp2()).ln_1p();
+                // Heads beyond the 48th remember as long as f64 can tell.
+                let rate = |head: usize| -(-(-5.0 - head.min(47) as f64).exp2()).ln_1p();
                 let rates = (0..heads).flat_map(|head| vec![rate(head); each]);
                 Some(rates.collect())
             }
@@ -71,5 +72,7 @@ mod tests {
             assert!((decay - expected).abs() < 1e-12);
         }
         assert_eq!(rates(DecayInit::Random), None);
+        let many = DecayInit::Retention.rates(&stream, 2000, 1).unwrap();
+        assert!(many.iter().all(|rate| *rate > 0.0));
     }
 }

@@ -85,7 +85,18 @@ pub(crate) fn uniform_within(bound: f64) -> Init {
 pub(crate) fn inverse_softplus_of_steps(stream: &Stream, count: usize) -> Vec<f64> {
     let steps = stream.uniform(1, count).into_iter();
     let steps = steps.map(|share| ((2.0 * share - 3.0) * LN_10).exp());
-    steps.map(|step| step.exp_m1().ln()).collect()
+    steps.map(inverse_softplus).collect()
+}
+
+/// Returns the number whose softplus, ln(1 + e^x), is `y` > 0.
+#[must_use]
+pub(crate) fn inverse_softplus(y: f64) -> f64 {
+    // From here on the difference is below half of the last digit of e^y.
+    const LARGE: f64 = 40.0;
+    match y < LARGE {
+        true => y.exp_m1().ln(),
+        false => y,
+    }
 }
 
 /// Returns the uniform initialiser of Xavier (Glorot), with mean 0 and variance
@@ -113,3 +124,17 @@ pub const LECUN_NORMAL: Init = Init::Kaiming {
     fan: FanInOut::FanIn,
     non_linearity: NonLinearity::Linear,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn softplus_of_its_inverse_is_the_number() {
+        for y in [1e-9, 1e-3, 0.5, 1.0, 39.9, 40.1, 700.0, 710.0, 1e6] {
+            let x = inverse_softplus(y);
+            let softplus = x.max(0.0) + (-x.abs()).exp().ln_1p();
+            assert!((softplus - y).abs() <= 1e-12 * y, "{y}: {softplus}");
+        }
+    }
+}
