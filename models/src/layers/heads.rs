@@ -85,6 +85,16 @@ impl Projections {
         })
     }
 
+    /// Returns the projections of attention in which no query sees a later key. See
+    /// [`ScoreMods::causal`].
+    #[must_use]
+    pub fn causal(self) -> Self {
+        Self {
+            score_mods: self.score_mods.causal(),
+            ..self
+        }
+    }
+
     /// Returns a copy whose weights get no gradient, and whose scores are not modified by biases,
     /// rotations, memory slots or a soft cap.
     #[must_use]

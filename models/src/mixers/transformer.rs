@@ -117,8 +117,12 @@ impl MixerModel for Transformer {
     }
 
     fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let projections = Projections::new(layer)?;
         Ok(Self {
-            projections: Projections::new(layer)?,
+            projections: match options.attention {
+                Attention::Causal => projections.causal(),
+                _ => projections,
+            },
             dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             dim: layer.block.qkv_dim,
             heads: layer.block.heads,

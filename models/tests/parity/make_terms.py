@@ -30,18 +30,23 @@ def hidden(mask):
     return 0.0 if mask is None else (1 - mask[:, None, None, :]) * HIDDEN
 
 
+def future(length, causal):
+    """(L, L) to add to scores."""
+    return torch.ones(length, length).triu(1) * HIDDEN if causal else torch.zeros(length, length)
+
+
 def distances(length):
     """(L, L), j - i."""
     place = torch.arange(length)
     return place[None, :] - place[:, None]
 
 
-def biased(heads, bias, mask=None, window=None):
+def biased(heads, bias, mask=None, window=None, causal=False):
     """Attention with bias(params, distances) (H, L, L) added to scores, in a window on either side if there is one."""
     def forward(params, x):
         apart = distances(x.shape[1])
         q, k, v = qkv(params, x, heads)
-        scores = bias(params, apart)[None] + hidden(mask)
+        scores = bias(params, apart)[None] + hidden(mask) + future(len(apart), causal)
         if window is not None:
             scores = scores + (apart.abs() > window) * HIDDEN
         return merge(F.scaled_dot_product_attention(q, k, v, attn_mask=scores)) @ params["output.weight"].T
@@ -49,14 +54,17 @@ def biased(heads, bias, mask=None, window=None):
     return forward
 
 
-def t5(dim, heads, width, mask=None):
-    module = T5Attention(T5Config(d_model=dim, d_kv=width, num_heads=heads, dropout_rate=0.0), has_relative_attention_bias=True)
+def t5(dim, heads, width, mask=None, causal=False):
+    """Causal, it is the decoder's, all of whose buckets are for keys before the query."""
+    config = T5Config(d_model=dim, d_kv=width, num_heads=heads, dropout_rate=0.0, is_decoder=causal)
+    module = T5Attention(config, has_relative_attention_bias=True)
     names = {"q": "query", "k": "key", "v": "value", "o": "output"}
 
     def forward(params, x):
         weights = {f"{theirs}.weight": params[f"{ours}.weight"] for theirs, ours in names.items()}
         weights["relative_attention_bias.weight"] = params["bias.t5"]
-        return torch.func.functional_call(module, weights, (x,), {"mask": None if mask is None else hidden(mask)})[0]
+        scores = None if mask is None and not causal else hidden(mask) + future(x.shape[1], causal)[None, None]
+        return torch.func.functional_call(module, weights, (x,), {"mask": scores})[0]
 
     return forward
 
@@ -72,7 +80,7 @@ def gauss(params, apart):
     return -(width[:, None, None] * apart.double() ** 2 + offset[:, None, None]).abs()
 
 
-def shaw(dim, heads, reach, mask=None):
+def shaw(dim, heads, reach, mask=None, causal=False):
     config = Wav2Vec2BertConfig(hidden_size=dim, num_attention_heads=heads, attention_dropout=0.0,
                                 position_embeddings_type="relative_key", left_max_position_embeddings=reach,
                                 right_max_position_embeddings=reach)
@@ -83,12 +91,13 @@ def shaw(dim, heads, reach, mask=None):
         weights = {f"{theirs}.weight": params[f"{ours}.weight"] for theirs, ours in names.items()}
         weights |= {f"{theirs}.bias": torch.zeros(dim) for theirs in names}
         weights["distance_embedding.weight"] = params["bias.shaw"]
-        return torch.func.functional_call(module, weights, (x,), {"attention_mask": None if mask is None else hidden(mask)})[0]
+        scores = None if mask is None and not causal else hidden(mask) + future(x.shape[1], causal)[None, None]
+        return torch.func.functional_call(module, weights, (x,), {"attention_mask": scores})[0]
 
     return forward
 
 
-def xl(dim, heads, mask=None):
+def xl(dim, heads, mask=None, causal=False):
     width = dim // heads
     module = XLNetRelativeAttention(XLNetConfig(d_model=dim, n_head=heads, d_head=width, d_inner=dim, dropout=0.0))
 
@@ -102,6 +111,9 @@ def xl(dim, heads, mask=None):
         head = lambda x, name: torch.einsum("ibh,hnd->ibnd", x, by_head(name))
         x = x.transpose(0, 1)
         attention = None if mask is None else (1 - mask).T[None, :, :, None].expand(length, -1, -1, -1)
+        if causal:
+            later = torch.ones(length, length).triu(1)[:, :, None, None]
+            attention = later if attention is None else torch.maximum(attention, later)
         module.forward = lambda: module.rel_attn_core(head(x, "query.weight"), head(x, "key.weight"), head(x, "value.weight"),
                                                       head(r, "bias.relative"), attn_mask=attention)
         y = torch.func.functional_call(module, {"r_w_bias": params["bias.content"], "r_r_bias": params["bias.position"]}, ())
@@ -110,7 +122,7 @@ def xl(dim, heads, mask=None):
     return forward
 
 
-def deberta(dim, heads, reach, mask=None, paper=False):
+def deberta(dim, heads, reach, mask=None, paper=False, causal=False):
     """The module's terms; `paper` turns the sign of the distance in its third one, which then is that of key from query as the paper prints it."""
     config = DebertaConfig(hidden_size=dim, num_attention_heads=heads, relative_attention=True, max_relative_positions=reach,
                            pos_att_type=["c2p", "p2c"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -130,7 +142,7 @@ def deberta(dim, heads, reach, mask=None, paper=False):
             table = F.pad(params["bias.deberta"], (0, 0, beyond, beyond), value=1e3)
             module.forward = lambda: module.disentangled_att_bias(q, k, relative, table, 3)
             terms = terms + torch.func.functional_call(module, weights, ())
-        return merge(torch.softmax(terms + hidden(mask), -1) @ v) @ params["output.weight"].T
+        return merge(torch.softmax(terms + hidden(mask) + future(x.shape[1], causal), -1) @ v) @ params["output.weight"].T
 
     return forward
 
@@ -245,3 +257,22 @@ memory = {"memory.key": small(12, 5, 8), "memory.value": small(13, 5, 8)}
 case("memory-1", {"memory": 5}, memory, persistent(2, 5, mask), EQUATIONS, (3, 19, 8), 2, mask)
 case("memory-2", {"memory": 5}, memory, persistent(2, 5, mask, 3), EQUATIONS, (3, 19, 8), 2, mask, "local", window)
 case("memory-3", {"memory": 5}, memory, remembered_features(2, 5, mask), EQUATIONS, (3, 19, 8), 2, mask, "linear")
+
+# Causal, with what looks ahead left out of every term.
+for index, (heads, reach, shape, lengths) in enumerate([(2, 4, (3, 19, 8), [19, 7, 1]), (3, 100, (2, 70, 12), [70, 33])], 1):
+    mask, dim, causal = lengths_mask(lengths, shape[1]), shape[2], {"attention": "causal"}
+    most = min(reach, shape[1] - 1)
+    case(f"t5-causal-{index}", {"bias": "t5"}, {"bias.t5": normal(20 + index, 32, heads)}, t5(dim, heads, dim // heads, mask, True),
+         f"{VERSION}, T5Attention of a decoder", shape, heads, mask, options=causal)
+    case(f"alibi-causal-{index}", {"bias": "alibi"}, {}, biased(heads, alibi(heads), mask, causal=True), ALIBI, shape, heads, mask, options=causal)
+    case(f"gauss-causal-{index}", {"bias": "gauss"}, {"bias.width": normal(3, heads) - 3, "bias.offset": normal(4, heads) - 2},
+         biased(heads, gauss, mask, causal=True), EQUATIONS, shape, heads, mask, options=causal)
+    case(f"shaw-causal-{index}", {"bias": "shaw", "bias_distance": most}, {"bias.shaw": small(5, 2 * most + 1, dim // heads)},
+         shaw(dim, heads, most, mask, True), f"{VERSION}, Wav2Vec2BertSelfAttention", shape, heads, mask, options=causal)
+    params = {"bias.content": small(6, heads, dim // heads), "bias.position": small(7, heads, dim // heads), "bias.relative": small(8, dim, dim)}
+    case(f"xl-causal-{index}", {"bias": "xl"}, params, xl(dim, heads, mask, True), f"{VERSION}, XLNetRelativeAttention", shape, heads, mask,
+         options=causal)
+    most = min(reach, shape[1])
+    params = {"bias.deberta": small(9, 2 * most, dim), "bias.key.weight": small(10, dim, dim), "bias.query.weight": small(11, dim, dim)}
+    case(f"deberta-causal-{index}", {"bias": "deberta", "bias_distance": reach}, params, deberta(dim, heads, reach, mask, causal=True),
+         f"{VERSION}, DisentangledSelfAttention", shape, heads, mask, options=causal)

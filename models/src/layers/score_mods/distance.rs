@@ -2,7 +2,7 @@
 //!
 //! | value | t_h[δ] | source |
 //! |---|---|---|
-//! | `t5` | a learned number for each head and bucket of distances; products are not divided by √E, and query weights start E^-½ times as large instead | Raffel et al., 2019, arXiv:1910.10683 |
+//! | `t5` | a learned number for each head and bucket of distances, all buckets being for earlier keys where attention is causal; products are not divided by √E, and query weights start E^-½ times as large instead | Raffel et al., 2019, arXiv:1910.10683 |
 //! | `alibi` | -s_h abs(δ), s_h = 2^(-8 h / H), both ways in time | Press et al., 2021, arXiv:2108.12409 |
 //! | `gauss` | -abs(w_h δ² + b_h), learned w_h >= 0 and b_h <= 0 | Guo, Zhang, Liu, 2019, "Gaussian Transformer", AAAI |
 //!
@@ -17,20 +17,20 @@ use crate::{
     LayerContext, Result, VarBuilder,
     ops::attention::{AttentionOptions, RelativeScores},
     options::BlockOptions,
-    params::Attributes,
+    params::{Attributes, inverse_softplus},
 };
 
 /// A bias by distance, as defined above.
 pub(super) enum ByDistance {
-    /// Numbers by bucket (32, H), which all layers share.
-    T5 { buckets: Tensor },
+    /// Numbers by bucket (32, H), which all layers share, and whether no query sees a later key.
+    T5 { buckets: Tensor, causal: bool },
     /// s (H).
     Alibi { slopes: Tensor },
     /// Parameters, each (H), whose softplus are w and b.
     Gauss { width: Tensor, offset: Tensor },
 }
 
-/// T5's buckets: half for each sign.
+/// T5's buckets: half for each sign, or all for earlier keys.
 const BUCKETS: usize = 32;
 /// The distance from which on all distances share one of T5's buckets.
 const FARTHEST: usize = 128;
@@ -50,6 +50,7 @@ impl ByDistance {
                 init,
                 Attributes::NO_DECAY,
             )?,
+            causal: false,
         })
     }
 
@@ -65,13 +66,25 @@ impl ByDistance {
 
     /// Creates parameters `width` and `offset` (H); w is 0.01 at first and b -0.001.
     pub(super) fn gauss(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
-        // softplus(x) = y
-        let inverse = |y: f64| y.exp_m1().ln();
-        let parameter = |name, y| vb.get_with_hints(block.heads, name, Init::Const(inverse(y)));
+        let parameter = |name, y| {
+            let value = Init::Const(inverse_softplus(y));
+            vb.get_with_hints(block.heads, name, value)
+        };
         Ok(Self::Gauss {
             width: parameter("width", 1e-2)?,
             offset: parameter("offset", 1e-3)?,
         })
+    }
+
+    /// Returns the bias of attention in which no query sees a later key. Only T5's differs.
+    pub(super) fn causal(self) -> Self {
+        match self {
+            Self::T5 { buckets, .. } => Self::T5 {
+                buckets,
+                causal: true,
+            },
+            other => other,
+        }
     }
 
     /// Returns `options` with the scores of `queries` on keys that have `positions`.
@@ -108,9 +121,9 @@ impl ByDistance {
             Ok(column.unsqueeze(1)?.broadcast_mul(&row)?)
         };
         match self {
-            Self::T5 { buckets } => {
+            Self::T5 { buckets, causal } => {
                 let rows: Vec<u32> = (-reach..=reach)
-                    .map(|distance| bucket(distance) as u32)
+                    .map(|distance| bucket(distance, *causal) as u32)
                     .collect();
                 let rows = Tensor::new(rows, buckets.device())?;
                 Ok(buckets.index_select(&rows, 0)?.t()?.contiguous()?)
@@ -137,19 +150,27 @@ fn tensor(values: Vec<f64>, dtype: DType, device: &Device) -> Result<Tensor> {
         .to_device(device)?)
 }
 
-/// Returns T5's bucket of key minus query: 16 for each sign, each distance its own below 8, then in
-/// logarithmic steps up to 128.
-fn bucket(distance: i64) -> usize {
-    const EXACT: f64 = (BUCKETS / 4) as f64;
-    let (sign, apart) = (usize::from(distance > 0), distance.abs() as f64);
-    let bucket = match apart < EXACT {
+/// Returns T5's bucket of `distance`, key minus query. Of the n = 16 buckets of each sign, or 32 of
+/// earlier keys if `causal`, the first half has one distance each, and the others have distances up
+/// to 128 in logarithmic steps. The bucket of later keys is 0 if `causal`.
+fn bucket(distance: i64, causal: bool) -> usize {
+    let (first, count, apart) = match (causal, distance > 0) {
+        (true, _) => (0, BUCKETS, -distance.min(0)),
+        (false, later) => (
+            usize::from(later) * BUCKETS / 2,
+            BUCKETS / 2,
+            distance.abs(),
+        ),
+    };
+    let (exact, apart) = ((count / 2) as f64, apart as f64);
+    let bucket = match apart < exact {
         true => apart,
         false => {
-            let share = (apart / EXACT).ln() / (FARTHEST as f64 / EXACT).ln();
-            (EXACT + (share * EXACT).floor()).min(2.0 * EXACT - 1.0)
+            let share = (apart / exact).ln() / (FARTHEST as f64 / exact).ln();
+            (exact + (share * exact).floor()).min(2.0 * exact - 1.0)
         }
     };
-    sign * BUCKETS / 2 + bucket as usize
+    first + bucket as usize
 }
 
 /// Returns ALiBi's slopes: a geometric sequence from 2^(-8 / H), for H a power of two; else those
@@ -190,7 +211,30 @@ mod tests {
             (8, 24),
             (300, 31),
         ] {
-            assert_eq!(bucket(distance), expected, "{distance}");
+            assert_eq!(bucket(distance, false), expected, "{distance}");
+        }
+    }
+
+    /// Expected values by transformers 4.40.2, `T5Attention._relative_position_bucket`, of a
+    /// decoder.
+    #[test]
+    fn buckets_of_causal_attention_are_those_of_the_decoder() {
+        for (distance, expected) in [
+            (5000, 0),
+            (1, 0),
+            (0, 0),
+            (-1, 1),
+            (-15, 15),
+            (-16, 16),
+            (-18, 16),
+            (-19, 17),
+            (-31, 21),
+            (-64, 26),
+            (-113, 31),
+            (-127, 31),
+            (-5000, 31),
+        ] {
+            assert_eq!(bucket(distance, true), expected, "{distance}");
         }
     }
 

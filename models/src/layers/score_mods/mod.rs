@@ -122,6 +122,17 @@ impl ScoreMods {
         })
     }
 
+    /// Returns the modifications of attention in which no query sees a later key. T5's buckets are
+    /// then those of its decoder.
+    #[must_use]
+    pub fn causal(self) -> Self {
+        let bias = match self.bias {
+            Some(Bias::ByDistance(bias)) => Some(Bias::ByDistance(bias.causal())),
+            other => other,
+        };
+        Self { bias, ..self }
+    }
+
     /// Returns the factor of the initial weights of queries. It is E^-½ for heads E wide if the
     /// products of queries and keys are not divided by √E, as in T5, and 1 otherwise.
     #[must_use]
