@@ -13,7 +13,7 @@
 //!
 //! `horizon` M: `longest`, the longest length of the task; `padded`, the padded length of the
 //! batch, as in the published code, where a sequence's result depends on its batch; `real`, the
-//! number of valid tokens of the sequence.
+//! number of valid tokens of the sequence, whose places i are then counted among them.
 //!
 //! # Padding
 //!
@@ -37,6 +37,7 @@ use std::f64::consts::FRAC_PI_2;
 use crate::{
     ops::{
         activation::relu,
+        cumsum,
         linear_attention::{self, FeatureMap},
     },
     prelude::*,
@@ -117,11 +118,11 @@ impl Cosformer {
         let shares = match (self.horizon, mask) {
             (Horizon::Longest, _) => (places / self.longest as f64)?,
             (Horizon::Real, Some(mask)) => {
-                let tokens = mask.valid().to_dtype(DType::F64)?.sum_keepdim(1)?; // (B, 1)
+                // Padding may be anywhere: places are among the tokens.
+                let places = cumsum(&mask.valid().to_dtype(DType::F64)?, 1)?; // (B, L)
+                let tokens = places.narrow(1, length - 1, 1)?;
                 let tokens = tokens.maximum(&tokens.ones_like()?)?;
-                // Positions beyond the tokens are never read.
-                let shares = places.broadcast_div(&tokens)?;
-                shares.minimum(&shares.ones_like()?)?
+                places.broadcast_div(&tokens)?
             }
             (Horizon::Padded | Horizon::Real, _) => (places / length as f64)?,
         };
@@ -211,6 +212,38 @@ mod tests {
             let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();
             close(&read(&actual), &read(&expected), 1e-9, "cosformer");
         }
+    }
+
+    #[test]
+    fn padding_may_be_anywhere() {
+        let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[1, 3, 2, 3]));
+        let padding = normal("padding", &[1, 2, 2, 3]);
+        let split = |x: &Tensor| [x.narrow(1, 0, 1).unwrap(), x.narrow(1, 1, 2).unwrap()];
+        let attend = |arrange: &dyn Fn(&Tensor) -> Vec<Tensor>, valid: [f64; 5]| {
+            let mask = Mask::new(&Tensor::new(&[valid], &Device::Cpu).unwrap()).unwrap();
+            let [q, k, v] = [&q, &k, &v].map(|x| Tensor::cat(&arrange(x), 1).unwrap());
+            let mixer = mixer(&parameters(), Horizon::Real);
+            mixer.attend([&q, &k, &v], Some(&mask)).unwrap()
+        };
+        let behind = |x: &Tensor| vec![x.clone(), padding.clone()];
+        let expected = attend(&behind, [1.0, 1.0, 1.0, 0.0, 0.0]);
+        let front = |x: &Tensor| vec![padding.clone(), x.clone()];
+        let actual = attend(&front, [0.0, 0.0, 1.0, 1.0, 1.0]);
+        let tokens = |x: &Tensor, start| x.narrow(1, start, 3).unwrap();
+        close(
+            &tokens(&actual, 2),
+            &tokens(&expected, 0),
+            1e-12,
+            "in front",
+        );
+        let between = |x: &Tensor| {
+            let [first, rest] = split(x);
+            vec![first, padding.clone(), rest]
+        };
+        let actual = attend(&between, [1.0, 0.0, 0.0, 1.0, 1.0]);
+        let [first, rest] = split(&tokens(&expected, 0));
+        close(&actual.narrow(1, 0, 1).unwrap(), &first, 1e-12, "before");
+        close(&actual.narrow(1, 3, 2).unwrap(), &rest, 1e-12, "behind");
     }
 
     #[test]
