@@ -125,6 +125,9 @@ CASES = [
     (hyena, 3, {"order": 3, "taps": 4, "filter_width": 4, "positions": 3, "inner": 0, "frequency": 2.0}, [11], 11),
     (hyena, 2, {"order": 4, "taps": 1, "filter_width": 5, "positions": 7, "inner": 1, "frequency": 3.0}, [1, 10, 7], 12),
     (hyena, 2, {"order": 2, "taps": 3, "filter_width": 4, "positions": 3, "inner": 1, "frequency": 2.0, "direction": "two"}, [9, 1, 4], 12),
+    (hyena, 3, {"order": 3, "taps": 9, "filter_width": 3, "positions": 9, "inner": 1, "frequency": 1.0, "direction": "sum"}, [13, 1, 6], 17),
+    (h3, 3, {"state": 34, "direction": "sum"}, [9, 1, 4], 13),
+    (h3, 3, {"state": 6, "direction": "two"}, [9, 1, 4], 9),
 ]
 
 

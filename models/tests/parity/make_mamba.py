@@ -76,6 +76,7 @@ CASES = [
     (9, 17, {"state": 3, "expand": 1, "taps": 3, "rank": 0}, [9, 2]),
     (5, 4, {"state": 2, "expand": 3, "taps": 7, "rank": 1}, [5]),
     (11, 4, {"state": 3, "expand": 2, "taps": 4, "rank": 2, "direction": "two"}, [11, 1, 6]),
+    (13, 5, {"state": 7, "expand": 3, "taps": 5, "rank": 3, "direction": "sum"}, [13, 1, 6]),
 ]
 
 

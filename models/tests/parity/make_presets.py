@@ -24,14 +24,14 @@ def norm_parameters(at, seed):
     return {f"{at}.scale": 1 + normal(seed, DIM, scale=0.3), f"{at}.shift": normal(seed + 1, DIM, scale=0.3)}
 
 
-def parameters(seed, experts=0, norm=True, last_norm=True, join=lambda at, seed: {}):
-    """Of the whole stack; with experts in the second block if there are any."""
+def parameters(seed, experts=0, norm=True, last_norm=True, join=lambda at, seed: {}, layers=LAYERS, period=2):
+    """Of the whole stack; with experts in every `period`-th block if there are any."""
     params = {}
-    for block in range(LAYERS):
+    for block in range(layers):
         at = 1000 * seed + 100 * block
         for index, name in enumerate(("query", "key", "value", "output")):
             params[f"{block}.mixer.{name}.weight"] = normal(at + index, DIM, DIM, scale=DIM**-0.5)
-        if experts and block == 1:
+        if experts and (block + 1) % period == 0:
             params[f"{block}.feed.router.weight"] = normal(at + 10, experts, DIM)
             for expert in range(experts):
                 params.update(feed_parameters(f"{block}.feed.expert.{expert}", at + 20 + 4 * expert))
@@ -127,7 +127,7 @@ def admin(params, block, half, x, y):
     return params[f"{block}.{half}_join.omega"] * x + y
 
 
-def encoder(mask=None, join=plain, post=False, chosen=0, capacity=None):
+def encoder(mask=None, join=plain, post=False, chosen=0, capacity=None, layers=LAYERS):
     def forward(params, x):
         losses = {}
 
@@ -136,7 +136,7 @@ def encoder(mask=None, join=plain, post=False, chosen=0, capacity=None):
                 return experts(params, at, x, mask, chosen, capacity, losses)
             return feed_forward(params, at, x)
 
-        for block in range(LAYERS):
+        for block in range(layers):
             for half, layer in (("mixer", lambda p, at, x: attention(p, at, x, mask)), ("feed", feed)):
                 norm = f"{block}.{half}_norm"
                 if post:
@@ -167,6 +167,14 @@ def in_training(mixer, experts, lengths, capacity, chosen):
                   x=normal(seed, *mask.shape, DIM), mask=mask, forward=encoder(mask, chosen=chosen, capacity=capacity), train=True)
 
 
+def in_other_blocks(mixer, experts, layers, period, lengths, chosen):
+    seed = 10 * sum(map(ord, mixer)) + 5
+    mask = lengths_mask(lengths, max(lengths))
+    settings = {"block": {**SIZES, "layers": layers, "experts": experts, "expert_period": period}}
+    write_encoder(f"{mixer}-5", mixer=mixer, source=SOURCE, options=settings, params=parameters(seed, experts=experts, layers=layers, period=period),
+                  x=normal(seed, *mask.shape, DIM), mask=mask, forward=encoder(mask, chosen=chosen, layers=layers))
+
+
 def gru_parameters(at, seed):
     return {
         f"{at}.from_y.weight": normal(seed, 3 * DIM, DIM, scale=DIM**-0.5),
@@ -185,8 +193,10 @@ def rezero_parameters(seed):
 
 cases("switch", lambda seed: parameters(seed, experts=3), {"experts": 3}, chosen=1)
 in_training("switch", 3, [17, 14], 0.75, 1)
+in_other_blocks("switch", 5, 3, 3, [9, 1], 1)
 cases("moe", lambda seed: parameters(seed, experts=3), {"experts": 3}, chosen=2)
 in_training("moe", 3, [17, 14], 1.5, 2)
+in_other_blocks("moe", 2, 2, 1, [13, 6], 2)
 cases("gtrxl", lambda seed: parameters(seed, join=gru_parameters), join=gru)
 cases("rezero", rezero_parameters, join=rezero)
 cases("admin", lambda seed: parameters(seed, last_norm=False, join=lambda at, s: {f"{at}.omega": 1 + normal(s, DIM, scale=0.3)}),

@@ -287,17 +287,21 @@ CASES = {
         (33, 6, 1, {"expand": 1}, [33]),
         (17, 9, 3, {"expand": 3}, [17, 1, 16]),
         (13, 4, 2, {"expand": 2, "direction": "two"}, [13, 1, 6]),
+        (13, 6, 3, {"expand": 1, "direction": "sum"}, [13, 1, 6]),
     ],
     gla: [
         (19, 8, 2, {"rank": 3, "temper": 16.0}, [19, 7]),
         (33, 6, 2, {"rank": 2, "temper": 1.0}, [33]),
         (17, 5, 1, {"rank": 16, "temper": 0.2}, [17, 1, 16]),
+        (13, 9, 3, {"rank": 2, "temper": 4.0, "direction": "sum"}, [13, 1, 6]),
+        (13, 7, 1, {"rank": 2, "temper": 1.0, "direction": "two"}, [13, 5]),
     ],
     mamba2: [
         (19, 4, 1, {"state": 5, "expand": 2, "taps": 4, "head_width": 4}, [19, 7]),
         (33, 3, 1, {"state": 3, "expand": 2, "taps": 2, "head_width": 3}, [33]),
         (17, 6, 1, {"state": 16, "expand": 1, "taps": 3, "head_width": 6}, [17, 1, 16]),
         (13, 4, 1, {"state": 5, "expand": 2, "taps": 4, "head_width": 4, "direction": "sum"}, [13, 1, 6]),
+        (13, 3, 1, {"state": 1, "expand": 3, "taps": 1, "head_width": 3, "direction": "two"}, [13, 1, 6]),
     ],
     hgrn2: [
         (19, 8, 1, {"head_width": 4, "direction": "both"}, [19, 7]),
@@ -315,12 +319,15 @@ CASES = {
         (19, 8, 2, {"taps": 4, "negative": False}, [19, 7]),
         (33, 6, 1, {"taps": 2, "negative": True}, [33]),
         (17, 9, 3, {"taps": 3, "negative": False}, [17, 1, 16]),
+        (13, 9, 3, {"taps": 7, "negative": True, "direction": "sum"}, [13, 1, 6]),
+        (13, 4, 2, {"taps": 1, "negative": False, "direction": "two"}, [13, 1, 6]),
     ],
     gated_deltanet: [
         (19, 8, 2, {"expand": 2, "taps": 4, "negative": False}, [19, 7]),
         (33, 5, 1, {"expand": 1, "taps": 2, "negative": True}, [33]),
         (17, 9, 3, {"expand": 2, "taps": 3, "negative": False}, [17, 1, 16]),
         (13, 8, 2, {"expand": 2, "taps": 4, "negative": True, "direction": "sum"}, [13, 2, 6]),
+        (13, 9, 3, {"expand": 1, "taps": 3, "negative": False, "direction": "two"}, [13, 1, 6]),
     ],
     min_gru: [
         (19, 8, 1, {"width": 12, "memory": 0.0}, [19, 7]),
@@ -332,6 +339,7 @@ CASES = {
         (33, 5, 1, {"expand": 2, "taps": 2, "negative": True}, [33]),
         (17, 9, 3, {"expand": 1, "taps": 3, "negative": False}, [17, 1, 16]),
         (13, 4, 2, {"expand": 1, "taps": 4, "negative": False, "direction": "two"}, [13, 2, 6]),
+        (13, 9, 3, {"expand": 2, "taps": 1, "negative": True, "direction": "sum"}, [13, 1, 6]),
     ],
     hydra: [
         (19, 4, 1, {"state": 5, "expand": 2, "taps": 7, "head_width": 4}, [19, 7]),

@@ -309,12 +309,14 @@ CASES = {
         (33, 6, 1, {"expand": 1, "taps": 2, "group": 3}, [33]),
         (17, 6, 3, {"expand": 2, "taps": 3, "group": 2}, [17, 1, 16]),
         (13, 4, 2, {"expand": 2, "taps": 4, "group": 4, "direction": "two"}, [13, 1, 6]),
+        (13, 6, 3, {"expand": 3, "taps": 7, "group": 6, "direction": "sum"}, [13, 1, 6]),
     ]),
     rwkv4: (f"{TRANSFORMERS}, RwkvSelfAttention, changed: float64", [
         (19, 8, 1, {}, [19, 7]),
         (33, 5, 1, {}, [33]),
         (17, 6, 1, {}, [17, 1, 16]),
         (13, 5, 1, {"direction": "sum"}, [13, 1, 6]),
+        (13, 3, 1, {"direction": "two"}, [13, 1, 6]),
     ]),
     linoss: (EQUATIONS, [
         (19, 6, 1, {"state": 8, "scheme": "im"}, [19, 7]),
@@ -324,17 +326,22 @@ CASES = {
         (23, 5, 1, {"state": 9, "scheme": "damped"}, [23, 8]),
         (40, 4, 1, {"state": 6, "scheme": "damped"}, [40]),
         (17, 6, 1, {"state": 5, "scheme": "damped"}, [17, 1, 16]),
+        (13, 3, 1, {"state": 9, "scheme": "imex", "direction": "sum"}, [13, 1, 6]),
+        (13, 5, 1, {"state": 7, "scheme": "damped", "direction": "two"}, [13, 1, 6]),
     ]),
     rwkv6: (EQUATIONS, [
         (19, 8, 2, {"mix_rank": 3, "decay_rank": 2}, [19, 7]),
         (33, 6, 1, {"mix_rank": 2, "decay_rank": 5}, [33]),
         (17, 9, 3, {"mix_rank": 4, "decay_rank": 3}, [17, 1, 16]),
+        (13, 3, 3, {"mix_rank": 2, "decay_rank": 3, "direction": "sum"}, [13, 1, 6]),
+        (13, 6, 2, {"mix_rank": 1, "decay_rank": 1, "direction": "two"}, [13, 1, 6]),
     ]),
     slstm: (SLSTM, [
         (37, 8, 2, {"taps": 4}, [37, 7]),
         (70, 6, 1, {"taps": 2}, [70]),
         (17, 9, 3, {"taps": 3}, [17, 1, 16]),
         (13, 4, 2, {"taps": 4, "direction": "sum"}, [13, 1, 6]),
+        (13, 9, 3, {"taps": 5, "direction": "two"}, [13, 1, 6]),
     ]),
 }
 

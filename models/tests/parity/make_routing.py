@@ -36,13 +36,13 @@ def near(q, k, v, window):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=hidden)
 
 
-def attention(params, x, heads, local, centroids, window, lengths, prefix=""):
+def attention(params, x, heads, local, centroids, window, lengths, prefix="", local_window=0):
     batch, length, _ = x.shape
     rows, losses = [], []
     for row, real in enumerate(lengths or [length] * batch):
         q, k, v = (split(x[row : row + 1, :real] @ params[f"{prefix}{name}.weight"].T, heads) for name in ("query", "key", "value"))
         far, loss = routed(q[:, local:], k[:, local:], v[:, local:], centroids, window)
-        y = torch.cat([near(q[:, :local], k[:, :local], v[:, :local], window), far], 1) if local else far
+        y = torch.cat([near(q[:, :local], k[:, :local], v[:, :local], local_window or window), far], 1) if local else far
         rows.append(F.pad(merge(y), (0, 0, 0, length - real)))
         losses.append(loss)
     return torch.cat(rows) @ params[f"{prefix}output.weight"].T, torch.stack(losses).mean()
@@ -52,13 +52,14 @@ def directions(seed, *shape):
     return F.normalize(normal(seed, *shape), dim=-1).float().double()
 
 
-def case(index, shape, heads, width, clusters, window, local=0, lengths=None):
+def case(index, shape, heads, width, clusters, window, local=0, lengths=None, local_window=0):
     batch, length, dim = shape
     centroids = directions(500 + index, heads - local, clusters, width // heads)
     write(f"routing-{index}", mixer="routing", heads=heads, qkv_dim=width, source=SOURCE,
-          options={"clusters": clusters, "window": window, "routed_heads": heads - local}, params=projections(1000 * index, dim, width),
+          options={"clusters": clusters, "window": window, "routed_heads": heads - local} | ({"local_window": local_window} if local_window else {}),
+          params=projections(1000 * index, dim, width),
           x=normal(100 + index, *shape), mask=None if lengths is None else lengths_mask(lengths, length), draws={"means": centroids},
-          forward=lambda params, x: attention(params, x, heads, local, centroids, window, lengths)[0])
+          forward=lambda params, x: attention(params, x, heads, local, centroids, window, lengths, local_window=local_window)[0])
 
 
 def with_loss(index, shape, heads, clusters, window, lengths):
@@ -86,3 +87,5 @@ case(3, (2, 19, 12), 4, 12, clusters=4, window=3, local=2, lengths=[19, 14])
 case(4, (1, 150, 6), 3, 6, clusters=2, window=80, local=1)
 case(5, (2, 7, 8), 2, 8, clusters=1, window=9, lengths=[7, 4])
 with_loss(6, (3, 17, 8), 2, clusters=4, window=5, lengths=[17, 6, 1])
+case(7, (3, 23, 5), 5, 10, clusters=3, window=7, local=4, lengths=[23, 9, 1], local_window=2)
+case(8, (2, 17, 6), 3, 6, clusters=2, window=3, local=1, lengths=[17, 14], local_window=100)

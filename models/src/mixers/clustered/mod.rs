@@ -22,7 +22,8 @@
 //! # Departures
 //!
 //! The clustering has no gradient; m_c has one, where the package stops it. The package draws first
-//! centroids among padded positions, too; here a sequence's are those of its own positions.
+//! centroids among padded positions, too; here a sequence's are those of its own positions. With
+//! `improved` and fewer keys than `topk`, padded keys can get weights in the package, never here.
 //! Projections begin Xavier-uniform (±0.217 at D = 64), the feed-forward network Xavier-uniform
 //! (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code has PyTorch's linear
 //! layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128), biases too

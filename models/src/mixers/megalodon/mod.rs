@@ -38,7 +38,8 @@
 //! what `block.norm` says, in the published code TimestepNorm. Published gains are kept as 1 plus a
 //! parameter of zeros. ω is cut at four deviations there. A learned scale of the feed-forward
 //! branch (`rescale_nffn`) and another base of rotary angles (`rope_base`), both off unless they
-//! are set there, are left out.
+//! are set there, are left out. TimestepNorm of one channel per group is possible here; the
+//! published one refuses it without a prior.
 
 mod average;
 #[cfg(test)]

@@ -14,7 +14,8 @@
 //!
 //! # Padding
 //!
-//! Padded keys get weight zero.
+//! Padded keys get weight zero. In a sequence that ends before the first summary column, heads that
+//! see only summaries get zeros.
 //!
 //! # Departures
 //!
