@@ -263,6 +263,21 @@ fn two_sessions_of_one_second_lose_nothing() {
     assert_eq!(files.len(), 2, "{files:?}");
     place.fails(2, "bench --show a.jsonl --models bag");
 
+    // A session is shown without any record. Tables of records stay as they are.
+    let markers =
+        |name: &str, text: &str| format!("<!-- lra:{name} -->\n{text}<!-- /lra:{name} -->\n");
+    let page = markers("accuracy", "earlier\n") + &markers("bench-speed", "");
+    fs::write(place.path().join("page.md"), page).unwrap();
+    let session = files[0].as_ref().unwrap().file_name();
+    let session = format!("runs/bench/{}", session.to_str().unwrap());
+    place.ok(&format!("report --bench {session} --splice page.md"));
+    let page = fs::read_to_string(place.path().join("page.md")).unwrap();
+    assert!(
+        page.contains("earlier") && page.contains("| measured |"),
+        "{page}"
+    );
+    place.fails(3, &format!("report --bench {session} --table accuracy"));
+
     place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
     fs::write(place.path().join("runs/bench/9999.jsonl"), "oops\n").unwrap();
     let table = place.ok("report --table accuracy");

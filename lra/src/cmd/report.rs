@@ -19,13 +19,15 @@ use crate::{cmd, host, stderr, suggest};
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     let others = on_file(arguments)?;
-    let mut loaded = match others.is_empty() {
+    let page = arguments.format == Format::Html;
+    let shows_bench = page || arguments.charts.is_some() || arguments.splice.is_some();
+    // A session of `lra bench` can be shown alone.
+    let alone = shows_bench && arguments.bench.is_some() && arguments.table.is_none();
+    let mut loaded = match others.is_empty() && !alone {
         true => cmd::load(&arguments.dir, arguments.strict)?,
         false => cmd::load_any(&arguments.dir, arguments.strict)?,
     };
     cmd::agree::drop_rates_of_the_recipe(&mut loaded.records);
-    let page = arguments.format == Format::Html;
-    let shows_bench = page || arguments.charts.is_some() || arguments.splice.is_some();
     let bench = match shows_bench || arguments.bench.is_some() {
         true => benchmark(arguments)?,
         false => Vec::new(),
@@ -87,7 +89,10 @@ fn splice_into(
     bench: &[Bench],
 ) -> Result<()> {
     let wanted = |kind: &TableKind| arguments.table.is_none_or(|only| kind.name == only.name);
-    let mut tables = make(wanted, &loaded.records, &arguments.against)?;
+    let mut tables = match loaded.records.is_empty() && others.is_empty() {
+        true => Vec::new(),
+        false => make(wanted, &loaded.records, &arguments.against)?,
+    };
     add_imported(&mut tables, others);
     if arguments.table.is_none() {
         tables.extend(bench_tables(bench, &arguments.against)?);
