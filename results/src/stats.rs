@@ -104,6 +104,32 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
 }
 
+/// Returns the quantile `q` of values with weights, pairs (value, weight > 0). With equal weights it
+/// is [`quantile`]. Returns `None` if there are none.
+pub fn weighted_quantile(values: &[(f64, f64)], q: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (first, _) = sorted.first()?;
+    // Neighbours are half of each weight apart.
+    let steps = || {
+        sorted
+            .windows(2)
+            .map(|two| (two, (two[0].1 + two[1].1) / 2.0))
+    };
+    let whole: f64 = steps().map(|(_, step)| step).sum();
+    let mut left = q.clamp(0.0, 1.0) * whole;
+    let mut found = *first;
+    for (two, step) in steps() {
+        let share = (left / step).clamp(0.0, 1.0);
+        found = two[0].0 + (two[1].0 - two[0].0) * share;
+        left -= step;
+        if left <= 0.0 {
+            break;
+        }
+    }
+    Some(found)
+}
+
 /// Returns an interval for the median of the distribution of the values, at a level such as 0.95 or
 /// above. It lies between two of the values, for any distribution and any outliers. Returns `None`
 /// for too few values; at 0.95 six are required.
@@ -192,6 +218,23 @@ mod tests {
             (value - expected).abs() <= tolerance,
             "{value} is not {expected}"
         );
+    }
+
+    #[test]
+    fn equal_weights_give_the_plain_quantile() {
+        let values = [3.0, 1.0, 4.0, 1.5, 9.0];
+        let pairs: Vec<(f64, f64)> = values.iter().map(|value| (*value, 0.2)).collect();
+        for q in [0.0, 0.1, 0.25, 0.5, 0.77, 0.9, 1.0] {
+            let (plain, weighted) = (quantile(&values, q), weighted_quantile(&pairs, q));
+            assert!((plain.unwrap() - weighted.unwrap()).abs() < 1e-12, "{q}");
+        }
+        // A value of four times the weight is like four values, but for the steps at its ends.
+        assert_eq!(weighted_quantile(&[(1.0, 4.0), (2.0, 1.0)], 0.0), Some(1.0));
+        assert_eq!(
+            weighted_quantile(&[(1.0, 1.0), (2.0, 4.0), (3.0, 1.0)], 0.5),
+            Some(2.0)
+        );
+        assert_eq!(weighted_quantile(&[], 0.5), None);
     }
 
     #[test]

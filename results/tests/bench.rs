@@ -506,6 +506,11 @@ fn a_cell_is_described_by_all_of_its_rounds() {
         (broken.peak_bytes(), broken.steps_per_second()),
         (None, None)
     );
+    // A fast round has more steps, and counts no more than another.
+    let mut fast = one.clone();
+    fast.rounds[0].seconds = vec![0.1; 20];
+    assert_eq!(fast.steps_per_second().unwrap().median, rate.median);
+    assert!(fast.steps_per_second().unwrap().p10 < 5.0);
     // Ratios are of the same round, wherever it stands.
     let mut turned = one.clone();
     turned.rounds.reverse();

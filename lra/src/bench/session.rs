@@ -228,6 +228,14 @@ impl<'a> Session<'a> {
             }
             None => {
                 for &build in Build::turns(self.plan.base.is_some(), round) {
+                    // What ended badly ends so again.
+                    let ended_before = bench
+                        .base
+                        .as_ref()
+                        .is_some_and(|base| base.outcome != Outcome::Measured);
+                    if build == Build::Base && ended_before {
+                        continue;
+                    }
                     let answer = match (build, &self.plan.base) {
                         (Build::Base, Some(program)) => {
                             request_from(program, wanted, limits.time, self.stop)?
@@ -281,7 +289,7 @@ impl<'a> Session<'a> {
 }
 
 /// One of the two builds that a session may compare.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Build {
     Own,
     Base,

@@ -155,6 +155,13 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
             "{other}: --lengths has the lengths to measure"
         )));
     }
+    let of_warm_up = |it: &&String| overlay::key(it) == "train.speed_warmup";
+    if let Some(other) = assignments.iter().find(of_warm_up) {
+        return Err(Error::usage(format!(
+            "{other}: bench has a warm-up of its own, of {} steps a process",
+            effort.warmup
+        )));
+    }
     let most_of_it = || limits::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
     let memory = arguments.memory_limit.or_else(most_of_it);
     let memory = memory.ok_or_else(|| {
@@ -162,9 +169,9 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
     })?;
     let device = device::select(&arguments.device)?;
     // Heap bytes say nothing about the memory of a GPU, which reports by itself when it is full.
-    let foreseen = match (device.is_cpu(), arguments.memory_limit) {
-        (true, _) => memory,
-        (false, limit) => limit.unwrap_or(usize::MAX),
+    let foreseen = match device.is_cpu() {
+        true => memory,
+        false => usize::MAX,
     };
     let base = arguments.base.as_ref().map(|program| {
         fs::canonicalize(program).during(

@@ -15,13 +15,13 @@ pub enum BreakEven {
 
 impl BreakEven {
     /// Computes the point from pairs of a length and the ratio of the model's cost to the
-    /// reference's. The logarithm of the ratio is interpolated linearly over the logarithm of the
-    /// length. Returns `None` if there is no pair.
+    /// reference's, infinite where the model cannot run. The logarithm of the ratio is interpolated
+    /// linearly over the logarithm of the length. Returns `None` if there is no pair.
     pub fn of(ratios: &[(usize, f64)]) -> Option<BreakEven> {
         let mut points: Vec<(usize, f64)> = ratios
             .iter()
             .copied()
-            .filter(|(length, ratio)| *length > 0 && ratio.is_finite() && *ratio > 0.0)
+            .filter(|(length, ratio)| *length > 0 && *ratio > 0.0)
             .collect();
         points.sort_by_key(|(length, _)| *length);
         let (first, last) = (points.first()?.0, points.last()?.0);
@@ -34,6 +34,9 @@ impl BreakEven {
         let (shorter, above) = points[dear];
         let (l0, l1) = ((shorter as f64).ln(), (*longer as f64).ln());
         let (r0, r1) = (above.ln(), below.ln());
+        if r0.is_infinite() {
+            return Some(BreakEven::At(*longer as f64));
+        }
         Some(BreakEven::At((l0 + (l1 - l0) * r0 / (r0 - r1)).exp()))
     }
 }
@@ -85,6 +88,11 @@ mod tests {
             text(&[(1024, 0.5), (4096, 1.5)]).unwrap(),
             "none up to 4096"
         );
+        assert_eq!(
+            text(&[(1024, 0.5), (4096, f64::INFINITY)]).unwrap(),
+            "none up to 4096"
+        );
+        assert_eq!(text(&[(1024, f64::INFINITY), (4096, 0.5)]).unwrap(), "4096");
         // As dear is not cheaper.
         assert_eq!(
             text(&[(1024, 0.5), (4096, 1.0)]).unwrap(),

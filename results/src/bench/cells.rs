@@ -5,7 +5,7 @@ use serde_json::json;
 use super::grid::{Grid, GridRow};
 use super::setting::info;
 use super::tables::times;
-use super::{Bench, BreakEven, REFERENCE};
+use super::{Bench, BreakEven, Outcome, REFERENCE};
 use crate::format::{ByteUnit, grouped, scaled, short};
 use crate::table::{Cell, Column, Row, Schema, Table};
 
@@ -43,6 +43,7 @@ impl Grid<'_> {
             .rows
             .iter()
             .filter(|row| !is_softmax(row) && !forms.is_empty());
+        let any = rivals.clone().next().is_some();
         let rows = rivals.map(|row| {
             let mut cells = vec![Cell::text(row.first().label())];
             cells.extend(row.settings());
@@ -50,19 +51,31 @@ impl Grid<'_> {
                 let mut others = self.rows.iter().filter(is_softmax);
                 let opponent =
                     others.find(|it| it.first().label() == *form && it.facts == row.facts);
-                let against = |cost: fn(&Bench, &Bench) -> Option<f64>| {
+                let against = |cost: fn(&Bench, &Bench) -> Option<f64>,
+                               is_dearer: fn(&Outcome) -> bool| {
                     let ratios: Vec<(usize, f64)> = self
                         .lengths
                         .iter()
                         .filter_map(|length| {
                             let (mine, theirs) = (row.cell(*length)?, opponent?.cell(*length)?);
-                            Some((*length, cost(mine, theirs)?))
+                            let dearer =
+                                theirs.outcome == Outcome::Measured && is_dearer(&mine.outcome);
+                            let ratio = cost(mine, theirs);
+                            Some((*length, ratio.or(dearer.then_some(f64::INFINITY))?))
                         })
                         .collect();
                     break_even_cell(BreakEven::of(&ratios))
                 };
-                cells.push(against(|mine, theirs| Some(1.0 / mine.speed_over(theirs)?)));
-                cells.push(against(Bench::memory_over));
+                let slowness = |mine: &Bench, theirs: &Bench| Some(1.0 / mine.speed_over(theirs)?);
+                cells.push(against(slowness, |ending| {
+                    matches!(
+                        ending,
+                        Outcome::TimedOut { .. } | Outcome::OutOfMemory { .. }
+                    )
+                }));
+                cells.push(against(Bench::memory_over, |ending| {
+                    matches!(ending, Outcome::OutOfMemory { .. })
+                }));
             }
             Row {
                 facts: row.facts.clone(),
@@ -79,9 +92,10 @@ impl Grid<'_> {
                 info: info!("model", "cost", "opponent"),
                 found: &["tokens", "verdict"],
             },
-            notes: vec![match forms.is_empty() {
-                true => format!("No {REFERENCE} was measured, so there is nothing to compare with."),
-                false => "The length from which a model takes less time, or less memory, than softmax attention at every \
+            notes: vec![match (forms.is_empty(), any) {
+                (true, _) => format!("No {REFERENCE} was measured, so there is nothing to compare with."),
+                (false, false) => "Only softmax attention was measured.".to_owned(),
+                (false, true) => "The length from which a model takes less time, or less memory, than softmax attention at every \
                  longer length measured; between two lengths interpolated on logarithmic scales."
                     .to_owned(),
             }],

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::setting::{self, info};
 use super::tables::times;
-use super::{Bench, Outcome, speed_ratios};
-use crate::format::{counted, short};
+use super::{Bench, Outcome, range_words, speed_ratios};
+use crate::format::short;
 use crate::stats::{median_interval, quantile};
 use crate::table::{Cell, Column, Row, Schema, Table};
 use crate::tone::Tone;
@@ -39,6 +39,8 @@ pub enum Verdict {
     Lost,
     /// Not measured by the base, so there is nothing to compare with.
     New,
+    /// Measured by neither build.
+    Neither,
     /// Too few rounds for an interval.
     Unjudged,
 }
@@ -53,6 +55,7 @@ impl Verdict {
             Verdict::Slower => "SLOWER",
             Verdict::Lost => "LOST",
             Verdict::New => "new",
+            Verdict::Neither => "not measured",
             Verdict::Unjudged => "too few rounds",
         }
     }
@@ -99,7 +102,8 @@ impl Bench {
             self.outcome == Outcome::Measured && !self.rounds.is_empty(),
         );
         Some(match (measured, self.change()) {
-            ((false, _), _) => Verdict::New,
+            ((false, true), _) => Verdict::New,
+            ((false, false), _) => Verdict::Neither,
             ((true, false), _) => Verdict::Lost,
             ((true, true), None) => Verdict::Unjudged,
             ((true, true), Some(change)) => match change.interval {
@@ -122,7 +126,8 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
         .collect();
     let (first, _) = judged.first()?;
     let program = first.base.as_ref().map(|base| base.program.clone())?;
-    let known = |verdict: &Verdict| !matches!(verdict, Verdict::New | Verdict::Unjudged);
+    let known =
+        |verdict: &Verdict| !matches!(verdict, Verdict::New | Verdict::Neither | Verdict::Unjudged);
     let any = judged.iter().any(|(_, verdict)| known(verdict));
     let passed = any && !judged.iter().any(|(_, verdict)| verdict.fails());
 
@@ -137,16 +142,17 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
         Column::text("verdict"),
     ];
     let rows = judged.iter().map(|(cell, verdict)| row(cell, *verdict));
-    let rounds = judged.iter().map(|(cell, _)| cell.rounds.len()).max();
+    let rounds = judged.iter().map(|(cell, _)| cell.measured().len());
+    let rounds = range_words(rounds.filter(|count| *count > 0), "round");
     let mut notes = vec![format!(
         "times: speed over that of {program}, the median of the ratios within {} in which the two take turns, with its \
          {:.0} % interval by ranks; memory: peak over peak.",
-        counted(rounds.unwrap_or(0) as u64, "round"),
+        rounds.as_deref().unwrap_or("0 rounds"),
         100.0 * LEVEL
     )];
     notes.push(format!(
         "SLOWER: the whole interval lies below {:.2}, more than {:.0} % of the speed is lost; cannot tell: a part of it \
-         does; LOST: only the base measured it; new: only this build did.",
+         does; LOST: only the base measured it; new: only this build did; not measured: neither did.",
         1.0 - threshold,
         100.0 * threshold
     ));
@@ -189,8 +195,7 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
 
 fn row(cell: &Bench, verdict: Verdict) -> Row {
     let rate = |rounds: &[super::Round]| {
-        let medians: Vec<f64> = rounds.iter().filter_map(super::Round::median).collect();
-        let rate = quantile(&medians, 0.5).map(|seconds| 1.0 / seconds);
+        let rate = super::rate(rounds);
         rate.map_or_else(Cell::default, |rate| Cell::with(short(rate), "value", rate))
     };
     // Builds that include the memory held at the start are not compared with builds that do not.

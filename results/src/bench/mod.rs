@@ -18,8 +18,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::format::{counted, grouped};
 use crate::record::{OwnCode, Phases, Provenance, Recipe, Spread, assignments};
-use crate::stats::quantile;
+use crate::stats::{quantile, weighted_quantile};
 use crate::store::Schema;
 use crate::{Error, Result, atomic};
 
@@ -129,12 +130,16 @@ impl Round {
 }
 
 impl Bench {
-    /// Returns the model with its options, as tables print it: `transformer (materialised)`.
+    /// Returns the model with its options, as tables print it: `transformer (materialised)`,
+    /// `transformer (block.layers=2)`. The value of a variant or form of attention says enough.
     pub fn label(&self) -> String {
-        let values = self.options.iter().map(|option| {
-            let value = option.split_once('=').map(|(_, value)| value);
-            value.unwrap_or(option)
-        });
+        let values = self
+            .options
+            .iter()
+            .map(|option| match option.split_once('=') {
+                Some(("variant" | "attention", value)) => value,
+                _ => option,
+            });
         let values: Vec<&str> = values.collect();
         match values.is_empty() {
             true => self.model.clone(),
@@ -148,30 +153,35 @@ impl Bench {
         self.model == REFERENCE && self.options.is_empty()
     }
 
-    /// Returns the seconds of all timed steps of a completely measured cell; empty for any other.
-    fn seconds(&self) -> Vec<f64> {
-        let rounds = self.rounds.iter();
-        let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
-        rounds
-            .flat_map(|round| round.seconds.iter().copied())
-            .collect()
+    /// Returns the rounds of a completely measured cell; none of any other.
+    fn measured(&self) -> &[Round] {
+        match self.outcome {
+            Outcome::Measured => &self.rounds,
+            _ => &[],
+        }
     }
 
-    /// Returns the steps per second over all rounds.
+    /// Returns the steps per second: the median over the rounds of their medians, and percentiles
+    /// of all steps. Every round counts the same, however many steps it had time for.
     pub fn steps_per_second(&self) -> Option<Spread> {
-        let rates: Vec<f64> = self.seconds().iter().map(|seconds| 1.0 / seconds).collect();
+        let rates = self.measured().iter().flat_map(|round| {
+            let weight = 1.0 / round.seconds.len() as f64;
+            round
+                .seconds
+                .iter()
+                .map(move |seconds| (1.0 / seconds, weight))
+        });
+        let rates: Vec<(f64, f64)> = rates.collect();
         Some(Spread {
-            median: quantile(&rates, 0.5)?,
-            p10: quantile(&rates, 0.1)?,
-            p90: quantile(&rates, 0.9)?,
+            median: rate(self.measured())?,
+            p10: weighted_quantile(&rates, 0.1)?,
+            p90: weighted_quantile(&rates, 0.9)?,
         })
     }
 
     /// Returns the highest memory peak of a completely measured cell.
     pub fn peak_bytes(&self) -> Option<u64> {
-        let rounds = self.rounds.iter();
-        let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
-        rounds.map(|round| round.peak_bytes).max()
+        self.measured().iter().map(|round| round.peak_bytes).max()
     }
 
     /// Returns the speed of this cell as a multiple of `other`'s: the median over the rounds that
@@ -188,6 +198,26 @@ impl Bench {
         let theirs = other.peak_bytes().filter(|bytes| *bytes > 0)?;
         Some(self.peak_bytes()? as f64 / theirs as f64)
     }
+}
+
+/// Returns the steps per second: the median over the rounds of those of their median steps.
+fn rate(rounds: &[Round]) -> Option<f64> {
+    let medians = rounds.iter().filter_map(Round::median);
+    let rates: Vec<f64> = medians.map(|seconds| 1.0 / seconds).collect();
+    quantile(&rates, 0.5)
+}
+
+/// Returns the least and the most of some counts in words: `2 rounds`, `1 to 2 rounds`.
+fn range_words(counts: impl Iterator<Item = usize>, noun: &str) -> Option<String> {
+    let ends = |(least, most): (usize, usize), count: (usize, usize)| {
+        (least.min(count.0), most.max(count.1))
+    };
+    let (least, most) = counts.map(|count| (count, count)).reduce(ends)?;
+    let most_words = counted(most as u64, noun);
+    Some(match least == most {
+        true => most_words,
+        false => format!("{} to {most_words}", grouped(least as u64)),
+    })
 }
 
 /// Returns the speeds of `mine` as multiples of those of `theirs`, one ratio per round that both

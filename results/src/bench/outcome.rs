@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every round was measured.
+    /// Every round that was begun was measured.
     #[default]
     Measured,
     /// The memory, or the limit on it, was not sufficient.

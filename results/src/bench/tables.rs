@@ -1,11 +1,13 @@
 //! The efficiency tables: speed and memory over length beside the published ones.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::json;
 
 use super::grid::{Grid, GridRow};
 use super::setting::{self, info};
-use super::{Bench, Outcome};
-use crate::format::{ByteUnit, counted, decimals, grouped};
+use super::{Bench, Outcome, range_words};
+use crate::format::{ByteUnit, decimals, grouped};
 use crate::published::{Figure, Source};
 use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 use crate::tone::Tone;
@@ -224,29 +226,32 @@ impl Grid<'_> {
             self.cells()
                 .filter(|cell| cell.outcome == Outcome::Measured)
         };
-        let rounds = measured().map(|cell| cell.rounds.len()).max();
-        let steps = || measured().map(|cell| cell.seconds().len());
-        let (least, most) = (steps().min(), steps().max());
+        let steps = |cell: &Bench| cell.rounds.iter().map(|it| it.seconds.len()).sum();
+        let rounds = range_words(measured().map(|cell| cell.rounds.len()), "round");
+        let steps = range_words(measured().map(steps), "training step");
+        let warm_up = range_words(measured().map(|cell| cell.warmup_steps), "step");
         let shared = setting::shared(cell, &self.varying).join(", ");
         let mut notes = Vec::new();
         if !shared.is_empty() {
             notes.push(format!("Every measured row: {shared}."));
         }
-        if let (Some(rounds), Some(least), Some(most)) = (rounds, least, most) {
-            let steps = match least == most {
-                true => counted(least as u64, "training step"),
-                false => format!(
-                    "{} to {}",
-                    grouped(least as u64),
-                    counted(most as u64, "training step")
-                ),
-            };
-            let rounds = counted(rounds as u64, "round");
+        if let (Some(rounds), Some(steps), Some(warm_up)) = (rounds, steps, warm_up) {
             notes.push(format!(
-                "Medians over {steps} in {rounds} of one process each, the first {} of each process \
-                 left out; models take turns; ratios are medians of ratios within a round.",
-                cell.warmup_steps
+                "Medians over {rounds} of one process each, with {steps} in all, after a warm-up of {warm_up} a process; models take \
+                 turns; ratios are medians of ratios within a round."
             ));
+        }
+        // A session measures every cell as often, unless it is stopped.
+        let mut sessions: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for cell in measured() {
+            let counts = sessions.entry(&cell.session).or_default();
+            counts.insert(cell.rounds.len());
+        }
+        if sessions.values().any(|counts| counts.len() > 1) {
+            notes.push(
+                "A session was stopped within a round: ratios of cells with fewer rounds are over these rounds alone."
+                    .to_owned(),
+            );
         }
         notes
     }
