@@ -27,8 +27,8 @@ pub(super) struct Summary<'a> {
     by_others: Vec<f64>,
     /// Number of imported accuracies.
     imported: usize,
-    /// The group of runs here on the task as published that has the highest mean, among those that
-    /// can be compared with a source if there are any.
+    /// The group of runs here on the task as published that has the highest validation accuracy,
+    /// among those that can be compared with a source if there are any.
     best: Option<&'a Group<'a>>,
     /// Number of groups of runs here, on any data of the task.
     groups: usize,
@@ -114,10 +114,17 @@ impl<'a> Summary<'a> {
                 match one.tier() {
                     Tier::ByOthers => self.by_others.extend(figure.value),
                     _ if figure.is_copy() => {}
-                    _ if !figure.defect.is_empty() => self.doubtful.extend(figure.value),
-                    _ => self.printed.extend(figure.value),
+                    _ => {
+                        let figures = match figure.defect.is_empty() {
+                            true => &mut self.printed,
+                            false => &mut self.doubtful,
+                        };
+                        figures.extend(figure.value);
+                        let word = figure.missing_word();
+                        let new = word.filter(|word| !self.missing.contains(word));
+                        self.missing.extend(new);
+                    }
                 }
-                self.missing.extend(figure.missing_word());
                 let offer = offer.and_then(|offer| offer.as_ref().ok());
                 let cheaper = |offer: &&Offer| self.offer.is_none_or(|it| offer.flops < it.flops);
                 self.offer = offer.filter(cheaper).or(self.offer);
@@ -297,8 +304,8 @@ fn row(names: &Names, it: &Summary) -> Row {
     Row::new(vec![
         names.to_cell(Cell::text(it.model), it.model, it.task),
         names.to_task(Cell::text(it.task), it.task),
-        Cell::with(it.printed_words(), "value", json!(it.printed.last())),
-        count(it.printed.len() + it.missing.len()),
+        Cell::with(it.printed_words(), "value", json!(it.figures().last())),
+        count(it.figures().len() + it.missing.len()),
         number(floor.map(|floor| floor.accuracy), 2),
         number(it.by_others.last().copied(), 2),
         best.map_or_else(Cell::default, |group| {

@@ -7,9 +7,11 @@ use serde_json::json;
 use super::Book;
 use super::evidence::Origin;
 use super::ours::Group;
+use crate::Record;
 use crate::published::{ACCURACY, task_name};
 use crate::stats::Sample;
 use crate::table::{Cell, Column, Row, Table};
+use crate::tables::before_permutation;
 
 /// Our model that sees a few neighbours only.
 const BOUNDED: &str = "conv";
@@ -17,8 +19,6 @@ const BOUNDED: &str = "conv";
 const BOUNDED_THERE: &str = "bounded conv";
 /// Metric of accuracies as a share of Mega's.
 const OF_MEGA: &str = "percent_of_mega";
-/// The part of a data label that says that positions are permuted; the seed follows.
-const PERMUTED: &str = "-permute";
 
 /// Returns the table of a task; `None` if nothing is known.
 pub(super) fn table(book: &Book, task: &str) -> Option<Table> {
@@ -47,7 +47,7 @@ pub(super) fn table(book: &Book, task: &str) -> Option<Table> {
         .groups
         .iter()
         .filter(|group| task_name(group.task) == task_name(task));
-    for group in groups.clone().filter(|group| group.data.contains(PERMUTED)) {
+    for group in groups.clone().filter(|group| before(group).is_some()) {
         let ordered = groups.clone().find(|other| is_ordered_of(other, group));
         let score = group.score();
         let remark = match ordered.and_then(|ordered| in_order(ordered, group)) {
@@ -99,7 +99,7 @@ fn is_permuted(book: &Book, origin: &Origin) -> bool {
     match origin {
         Origin::Runs(index) => {
             let group = book.groups.get(*index);
-            group.is_some_and(|group| group.data.contains(PERMUTED))
+            group.and_then(before).is_some()
         }
         _ => false,
     }
@@ -117,24 +117,34 @@ fn in_order(ordered: &Group, permuted: &Group) -> Option<(f64, f64)> {
     Some((Sample::of(&before)?.mean, Sample::of(&lost)?.mean))
 }
 
+/// Returns the label of the data of a group before its positions were permuted; `None` if they were
+/// not.
+fn before<'a>(group: &Group<'a>) -> Option<&'a str> {
+    before_permutation(&group.runs.first()?.task.label)
+}
+
 /// Returns whether the runs of `ordered` differ from those of `permuted` in the order of positions
 /// alone.
 fn is_ordered_of(ordered: &Group, permuted: &Group) -> bool {
     let Some((run, other)) = permuted.runs.first().zip(ordered.runs.first()) else {
         return false;
     };
-    let label = run.task.label.split_once(PERMUTED).map(|(label, _)| label);
+    let data = |it: &Record| {
+        let task = &it.task;
+        (task.source.clone(), task.protocol.clone(), task.partial)
+    };
     let settings = |group: &Group| {
-        let words = group.setting_words();
-        let words = words
-            .split(' ')
-            .filter(|word| !word.starts_with("data.permute="));
-        words
-            .map(str::to_owned)
-            .filter(|word| word != "set")
+        let all = group.setting.iter().map(|(name, value)| {
+            let words = value
+                .split(' ')
+                .filter(|word| *name != "set" || !word.starts_with("data.permute="));
+            (name.to_string(), words.collect::<Vec<_>>().join(" "))
+        });
+        all.filter(|(_, words)| !words.is_empty())
             .collect::<Vec<_>>()
     };
-    label == Some(&other.task.label)
+    before(permuted) == Some(other.task.label.as_str())
+        && data(run) == data(other)
         && permuted.model == ordered.model
         && settings(permuted) == settings(ordered)
 }

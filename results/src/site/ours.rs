@@ -81,7 +81,11 @@ impl<'a> Group<'a> {
     /// Returns the mean over the scored seeds of the validation accuracy by which weights were
     /// chosen, in percent.
     pub(super) fn validation(&self) -> Option<f64> {
-        self.mean(|run| Some(100.0 * run.scores.as_ref()?.deciding_accuracy()?))
+        self.mean(|run| {
+            let scored = run.outcome == Outcome::Scored;
+            let scores = run.scores.as_ref().filter(|_| scored)?;
+            Some(100.0 * scores.deciding_accuracy()?)
+        })
     }
 
     /// Returns the number of seeds behind the score.

@@ -1,8 +1,6 @@
 //! The settings that were tried, and the expected best of some of them.
 
 use super::ours::Group;
-use crate::record::Scores;
-use crate::stats::Sample;
 
 /// Settings of one model, recipe and data set that were tried here: runs that differ in `--set`.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,9 +23,7 @@ impl Tuning {
         let mut reached: Vec<f64> = Vec::new();
         for rival in rivals {
             tried += 1;
-            let scores = rival.runs.iter().filter_map(|run| run.scores.as_ref());
-            let values: Vec<f64> = scores.filter_map(Scores::deciding_accuracy).collect();
-            reached.extend(Sample::of(&values).map(|sample| 100.0 * sample.mean));
+            reached.extend(rival.validation());
         }
         reached.sort_by(f64::total_cmp);
         let spread = reached.first().copied().zip(reached.last().copied());

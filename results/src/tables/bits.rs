@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{capped, endings, every_row, info, origins, status, told};
 use crate::agreement::{Agreement, Measure, Selection, select};
+use crate::format::counted;
 use crate::pivot::{Pivot, PivotRow, TRAINING, mixture};
 use crate::published::Source;
 use crate::record::Record;
@@ -67,6 +68,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         "k/n trained: only k of n seeds ended more than 2 % below that loss; their mean follows the colon.".to_owned(),
     ];
     notes.extend(without_prior(&pivot, &defined));
+    notes.extend(left_out(&pivot, &defined));
     notes.extend(every_row(&pivot));
     notes.extend(origins(&pivot));
     notes.extend(agreement(records));
@@ -93,11 +95,35 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns whether bits are defined for these runs: a scored run without them has no prior loss.
+/// Returns whether bits are defined for these runs. They are not if no scored run has them, because
+/// there is no prior loss.
 fn defined(runs: &[&Record]) -> bool {
-    let scores = runs.iter().filter_map(|run| run.scores.as_ref());
-    let mut scored = scores.filter(|scores| scores.test_accuracy.is_some());
-    scored.all(|scores| scores.bits_gained.is_some())
+    let scored = runs.iter().filter(|run| run.test_accuracy().is_some());
+    let without = scored.clone().filter(|run| has_no_bits(run)).count();
+    without == 0 || without < scored.count()
+}
+
+fn has_no_bits(run: &Record) -> bool {
+    let scores = run.scores.as_ref();
+    scores.is_some_and(|scores| scores.test_accuracy.is_some() && scores.bits_gained.is_none())
+}
+
+/// Returns a sentence on scored runs without bits, where others have them; `None` if there are none.
+fn left_out(pivot: &Pivot, defined: &[bool]) -> Option<String> {
+    let cells = pivot
+        .rows
+        .iter()
+        .flat_map(|row| row.cells.iter().zip(defined));
+    let runs = cells
+        .filter(|(_, defined)| **defined)
+        .flat_map(|(runs, _)| runs);
+    let count = runs.filter(|run| has_no_bits(run)).count();
+    (count > 0).then(|| {
+        format!(
+            "{} left out: records without bits.",
+            counted(count as u64, "run")
+        )
+    })
 }
 
 /// Returns a sentence with the columns that have no bits; `None` if there are none.

@@ -22,6 +22,7 @@ use crate::table::{Table, or_null};
 use crate::{Error, Result};
 use grid::Quantity;
 
+pub(crate) use probes::before_permutation;
 pub use probes::{Probed, profile};
 
 /// A kind of table made from records.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{capped, endings, every_row, info, status, told};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
-use crate::record::{DenseGroup, Record};
+use crate::record::{DenseGroup, Record, Task};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 
@@ -131,7 +131,7 @@ impl Shown {
 }
 
 /// Returns the label of a task before its positions were permuted; `None` if they were not.
-fn before_permutation(label: &str) -> Option<&str> {
+pub(crate) fn before_permutation(label: &str) -> Option<&str> {
     let (before, seed) = label.rsplit_once("permute")?;
     let is_seed = !seed.is_empty() && seed.bytes().all(|byte| byte.is_ascii_digit());
     let before = before.strip_suffix(['-', '@'])?;
@@ -159,19 +159,22 @@ fn chosen(records: &[Record], wanted: impl Fn(&Record) -> bool) -> Vec<Record> {
 
 /// Returns the columns of probes, and after them those of permuted tasks.
 fn shown(pivot: &Pivot) -> Vec<Shown> {
-    let label = |column: usize| {
+    let task = |column: usize| {
         let mut runs = pivot.rows.iter().flat_map(|row| &row.cells[column]);
-        runs.next()
-            .map(|run| (run.task.label.as_str(), run.task.probe))
+        runs.next().map(|run| &run.task)
     };
     let columns = 0..pivot.columns.len();
     let shown = columns.clone().filter_map(|column| {
-        let (own, probe) = label(column)?;
-        let before = before_permutation(own);
+        let own = task(column)?;
+        let before = before_permutation(&own.label);
+        let is_stored = |other: &Task| {
+            let data = |it: &Task| (it.source.clone(), it.protocol.clone(), it.partial);
+            Some(other.label.as_str()) == before && data(other) == data(own)
+        };
         let stored = columns
             .clone()
-            .find(|other| label(*other).is_some_and(|(other, _)| Some(other) == before));
-        (probe || before.is_some()).then_some(Shown {
+            .find(|other| task(*other).is_some_and(is_stored));
+        (own.probe || before.is_some()).then_some(Shown {
             column,
             permuted: before.is_some(),
             stored,

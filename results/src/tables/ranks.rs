@@ -239,8 +239,9 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
             .models
             .iter()
             .map(|it| {
-                data.runs(runs)
-                    .filter(|run| run.model.name == it.model)
+                let of_model = data.runs(runs).filter(|run| run.model.name == it.model);
+                of_model
+                    .filter(|run| ranking.measure.reached(run).is_some())
                     .count()
             })
             .collect();
