@@ -18,7 +18,7 @@ use crate::spec::{Resolved, RunRequest};
 use crate::trained::TrainedRun;
 use crate::{cmd, device, overlay, run_folder, runtime};
 
-/// Runs the command: exit code 1 if the scores differ.
+/// Runs the command: exit code 1 if the scores differ, that of `lra run` if there are none.
 pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     runtime::set_up(Some(arguments.computing.threads))?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
@@ -30,6 +30,13 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
         return Err(run_folder::unfinished(folder));
     }
     let record = results::store::read(&file).class(Class::Data)?;
+    if !record.outcome.is_final() {
+        return Err(Error::usage(format!(
+            "{}: {}; only a run that was scored or diverged can be replayed",
+            disk::escape(&file.display().to_string()),
+            record.outcome
+        )));
+    }
     let resolved = resolve(
         &record,
         &task_name(&record, &file)?,
@@ -63,6 +70,11 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
         )));
     }
     let Finished { record: now, .. } = finished;
+    // A run that did not come to its end says nothing about scores.
+    if !now.outcome.is_final() {
+        cmd::run::tell_ending(&now, &context);
+        return Ok(cmd::run::exit_code(&[now]));
+    }
     let devices = [device::describe(&device)];
     let mut reasons = changes::of_program(&record, resolved.task, resolved.model, &devices)?;
     reasons.extend(changes::of_data(&record, &now.task.data_digest));

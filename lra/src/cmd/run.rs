@@ -217,13 +217,7 @@ pub fn each_seed(
             }
         }
         tell(&record)?;
-        if record.outcome != Outcome::Scored {
-            reporter.error(&format!("{}: {}", record.id, record.outcome));
-            let details = context.out.join(&record.id).join(run_folder::ERROR);
-            if details.exists() {
-                reporter.say(&format!("the whole error is in {}", details.display()));
-            }
-        }
+        tell_ending(&record, context);
         let interrupted = matches!(record.outcome, Outcome::Interrupted { .. });
         records.push(record);
         if interrupted {
@@ -231,6 +225,19 @@ pub fn each_seed(
         }
     }
     Ok(records)
+}
+
+/// Prints why a run has no score, if it has none.
+pub fn tell_ending(record: &Record, context: &RunContext<'_>) {
+    if record.outcome == Outcome::Scored {
+        return;
+    }
+    let reporter = context.reporter;
+    reporter.error(&format!("{}: {}", record.id, record.outcome));
+    let details = context.out.join(&record.id).join(run_folder::ERROR);
+    if details.exists() {
+        reporter.say(&format!("the whole error is in {}", details.display()));
+    }
 }
 
 /// Writes a run for experiment trackers into its folder, and returns their folders within it.

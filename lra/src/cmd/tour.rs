@@ -81,12 +81,14 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a command of the tour in `folder` and returns its exit code.
+/// Runs a command of the tour in `folder` and returns its exit code. A run that an earlier tour left
+/// unfinished is continued.
 fn code_of(step: &Step, folder: &Path) -> Result<u8> {
     let doing = || format!("starting lra {}", step.words);
     let mut command = child::command_of_this_program()?;
     command
         .args(step.words.split(' '))
+        .args(step.words.starts_with("run ").then_some("--resume"))
         .current_dir(folder)
         .env("LRA_DATA", "data");
     let status = command.status().during(Class::Run, doing())?;
