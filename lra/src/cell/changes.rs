@@ -216,6 +216,11 @@ fn of_model(then: Option<&OwnCode>, now: Option<&OwnCode>) -> String {
             short(&then.source),
             short(&now.source)
         ),
+        (Some(then), Some(now)) if then.process != now.process => format!(
+            "the mixer was computed by {}, and is by {}",
+            process(then),
+            process(now)
+        ),
         (Some(then), Some(now)) => format!(
             "the program with the model has changed: {} had the digest {}, {} has {}",
             then.origin(),
@@ -225,6 +230,14 @@ fn of_model(then: Option<&OwnCode>, now: Option<&OwnCode>) -> String {
         ),
         (Some(then), None) => format!("the model was that of {}, and is lra's", then.origin()),
         (None, _) => "the model was lra's, and is one of this program's own".to_owned(),
+    }
+}
+
+/// Returns the process that computes a mixer, in words.
+fn process(code: &OwnCode) -> &str {
+    match code.process.as_str() {
+        "" => "the program itself",
+        process => process,
     }
 }
 

@@ -147,7 +147,13 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
             (
                 "own model",
                 own.map_or("none".to_owned(), |own| {
-                    format!("{} {}", own.origin(), own.source)
+                    let words = [
+                        &own.origin(),
+                        &own.source,
+                        &own.program_digest,
+                        &own.process,
+                    ];
+                    words.map(String::as_str).join(" ").trim_end().to_owned()
                 }),
             ),
             (

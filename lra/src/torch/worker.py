@@ -1,19 +1,26 @@
 """The Python process of a mixer written in PyTorch. `protocol.rs` describes the messages."""
 
+# pylint: disable=wrong-import-position
+import sys
+
+# Files of the folder in which the command was typed must not take the place of modules.
+sys.path[:] = [path for path in sys.path if path]
+
 import importlib.util
 import inspect
 import json
 import os
 import signal
 import struct
-import sys
 import traceback
 
 # Prints of the module must not get between the messages.
 MESSAGES = os.fdopen(os.dup(1), "wb")
 os.dup2(2, 1)
-# The program saves its state after Ctrl-C, and needs the mixer until then.
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+# The program saves its state after these, and needs the mixer until then. This process ends with it.
+for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"):
+    if hasattr(signal, name):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 PROTOCOL = 1
 
