@@ -82,7 +82,7 @@ class Split:
         """
         import torch  # pylint: disable=import-outside-toplevel
 
-        split, width = self, length or self.max_length
+        split, width = self, self.max_length if length is None else length
 
         class Examples(torch.utils.data.Dataset):
             """The examples of the split."""
@@ -91,10 +91,9 @@ class Split:
                 return len(split)
 
             def __getitem__(self, index: int) -> tuple[Any, ...]:
+                index = range(len(split))[index]
                 towers = range(len(split._towers))
                 ids = (split.padded(index, index + 1, width, tower)[0][0] for tower in towers)
-                if not 0 <= index < len(split):
-                    raise IndexError(index)
                 return (*map(torch.from_numpy, ids), int(split.labels[index]))
 
         return Examples()

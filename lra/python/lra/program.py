@@ -14,11 +14,16 @@ from typing import Any, Callable, Mapping, Sequence, Union
 
 
 class LraError(Exception):
-    """The program ended with an error. `code` is its exit code (2: usage, 3: data or files, 4: the run failed)."""
+    """The program ended with an error.
 
-    def __init__(self, code: int, message: str) -> None:
+    `code` is its exit code (1: a check failed, 2: usage, 3: data or files, 4: the run failed), `output` what it
+    printed until then, such as the table of a failed check.
+    """
+
+    def __init__(self, code: int, message: str, output: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.output = output
 
 
 def program() -> str:
@@ -37,10 +42,18 @@ def program() -> str:
 
 
 def settings(values: Mapping[str, Any]) -> list[str]:
-    """Returns `--set` options for settings such as {"block.layers": 4}. Lists and tables are written as TOML."""
+    """Returns `--set` options for settings such as {"block.layers": 4} or {"block": {"layers": 4}}.
+
+    Raises TypeError for None, which no setting can be.
+    """
     words = []
     for key, value in values.items():
-        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        if value is None:
+            raise TypeError(f"{key} is None; leave it out to keep its default")
+        if isinstance(value, Mapping):
+            words += settings({f"{key}.{inner}": one for inner, one in value.items()})
+        else:
+            words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
     return words
 
 
@@ -57,7 +70,8 @@ def command(*words: str, quiet: bool = True, environment: Mapping[str, str] | No
     done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=errors, check=False, env=variables)
     if done.returncode != 0:
         message = done.stderr.decode(errors="replace").strip() if quiet else "see the messages above"
-        raise LraError(done.returncode, message or f"exit code {done.returncode}")
+        output = done.stdout.decode(errors="replace")
+        raise LraError(done.returncode, message or output.strip() or f"exit code {done.returncode}", output)
     return done.stdout.decode()
 
 

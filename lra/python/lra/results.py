@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterator
 
 import numpy as np
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # needed by `runs` alone
 def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     """Returns the records of all runs below a folder, each with its own folder as `folder`.
 
-    docs/runs.md and docs/formats.md list the fields. Raises FileNotFoundError if there is no such folder,
+    docs/runs.md and docs/formats.md list the fields. A damaged record is left out, with a warning. Raises FileNotFoundError if there is no such folder,
     NotADirectoryError if it is a file.
     """
     if Path(folder).is_file():
@@ -26,11 +27,28 @@ def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {os.fspath(folder)}")
     found = []
-    for path in sorted(Path(folder).glob("**/record.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted(_files(folder, "record.json")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            warnings.warn(f"{path} left out: {error}", stacklevel=2)
+            continue
         record["folder"] = str(path.parent)
         found.append(record)
     return found
+
+
+def _files(folder: str | os.PathLike[str], name: str) -> Iterator[Path]:
+    """Yields the files of a name below a folder, also behind links to folders, each folder once."""
+    seen = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        if name in files:
+            yield Path(place) / name
 
 
 def runs(folder: str | os.PathLike[str] = "runs") -> pandas.DataFrame:
@@ -72,25 +90,50 @@ def runs(folder: str | os.PathLike[str] = "runs") -> pandas.DataFrame:
             "folder": record["folder"],
         }
 
-    return pandas.DataFrame([row(record) for record in records(folder)])
+    # Folders without runs give a frame with the same columns.
+    columns = list(row(_EMPTY))
+    return pandas.DataFrame([row(record) for record in records(folder)], columns=columns)
+
+
+_EMPTY: dict[str, Any] = {
+    "id": "",
+    "outcome": {"status": ""},
+    "task": {"label": "", "source": "", "protocol": ""},
+    "model": {"name": ""},
+    "recipe": {"name": ""},
+    "seed": 0,
+    "folder": "",
+}
 
 
 def curves(run: str | os.PathLike[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
     """Returns the curves of a run, by event (`train`, `validation`): an array for each number, such as `step` and `loss`.
 
-    `run` is a folder of a run. A number that some lines lack is NaN there.
+    Numbers of a group have its name before a slash, such as `dense/accuracy` and `aux/balance`. `run` is a
+    folder of a run. A number that some lines lack is NaN there.
     """
     lines: dict[str, list[dict[str, Any]]] = {}
     with open(Path(run) / "metrics.jsonl", encoding="utf-8") as file:
         for line in file:
             if line.endswith("\n"):  # the last line of a run at work may be cut
                 event = json.loads(line)
-                lines.setdefault(event.pop("event"), []).append(event)
+                lines.setdefault(event.pop("event"), []).append(_flat(event))
     found = {}
     for event, events in lines.items():
         names = {name for one in events for name, value in one.items() if isinstance(value, (int, float))}
         found[event] = {name: _column([one.get(name, np.nan) for one in events]) for name in sorted(names)}
     return found
+
+
+def _flat(event: dict[str, Any]) -> dict[str, Any]:
+    """Returns the entries of an event, those of inner objects by `outer/inner`."""
+    flat: dict[str, Any] = {}
+    for name, value in event.items():
+        if isinstance(value, dict):
+            flat.update({f"{name}/{inner}": one for inner, one in _flat(value).items()})
+        else:
+            flat[name] = value
+    return flat
 
 
 def _column(values: list[float]) -> np.ndarray[Any, Any]:
@@ -101,6 +144,8 @@ def _column(values: list[float]) -> np.ndarray[Any, Any]:
 
 def weights(run: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the weights of a run with the best validation score, by their paths, as views of the file.
+
+    A run with `train.select = "last"` is scored with its last weights instead, which its checkpoint has.
 
     Raises FileNotFoundError if the run has no weights yet.
     """
