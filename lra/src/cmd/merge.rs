@@ -20,6 +20,14 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
             output.display()
         )));
     }
+    let folder = disk::folder_of(output);
+    if !folder.is_dir() {
+        return Err(Error::usage(format!(
+            "--output {}: there is no folder {}; make it first",
+            output.display(),
+            folder.display()
+        )));
+    }
     let _lock = OutputLock::acquire(output)?;
     if output.exists() && !arguments.sources.iter().any(|it| is_same(it, output)) {
         return Err(Error::usage(format!(

@@ -14,6 +14,7 @@ use sources::Member;
 use crate::cli::{NewPlace, NewVerb};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result, in_writing};
+use crate::shell;
 use crate::sweep::plan;
 
 /// The example, and the words in it that are the model's name.
@@ -102,7 +103,7 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
         disk::remove(&folder).map_err(in_writing(format!("removing {}", folder.display())))?;
         return Err(error);
     }
-    let place = folder.display().to_string();
+    let place = shell::quoted_path(&folder);
     // No name has an @.
     cmd::print(format!("made {place}: {}", told.replace('@', &place)))?;
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@
 //! milliseconds since 1970. All runs belong to the experiment `lra`, whose id is the same
 //! everywhere, so that the stores of several runs can be copied into one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -87,8 +87,14 @@ impl Tracker for Mlflow {
             let time = milliseconds(point.time);
             writeln!(lines, "{time} {value} {}", point.step)?;
         }
+        // Names may differ in nothing but what MLflow does not accept.
+        let mut taken = BTreeSet::new();
         for (name, lines) in &metrics {
-            write(&place.join("metrics").join(plain(name)), lines.as_bytes())?;
+            let mut accepted = plain(name);
+            while !taken.insert(accepted.clone()) {
+                accepted.push_str("_2");
+            }
+            write(&place.join("metrics").join(accepted), lines.as_bytes())?;
         }
         let task = &record.task;
         let mut tags = vec![
