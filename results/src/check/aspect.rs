@@ -142,6 +142,12 @@ fn exact(before: &Row, row: &Row) -> bool {
     row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
 }
 
+/// Returns whether two cells are known to have run on CPUs with different instruction sets.
+fn other_instructions(before: &Row, row: &Row) -> bool {
+    let both = known(&before.instructions).zip(known(&row.instructions));
+    row.key.device == "cpu" && both.is_some_and(|(was, is)| was != is)
+}
+
 /// Applies Welch's test over the seeds, with the uncertainty that all verdicts on accuracies have.
 /// Where the change is too uncertain for "the same" to mean anything, nothing is judged.
 fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
@@ -160,14 +166,17 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     // So another score is one of another evaluation.
     let repeated = known(&before.trace).is_some_and(|trace| trace == row.trace);
     if repeated {
+        // Other vector instructions may round an evaluation otherwise, even where no loss shows it.
+        let rounded_alike = !other_instructions(before, row);
         let all = known(&before.scores).zip(known(&row.scores));
         let same = was == is
             && before.accuracy_deviation == row.accuracy_deviation
-            && all.is_none_or(|(was, is)| was == is);
-        return match same {
-            true => Finding::Same(words),
-            false => Finding::Worse(format!("{words} {OTHER_SCORES}")),
-        };
+            && all.is_none_or(|(was, is)| was == is || !rounded_alike);
+        match (same, rounded_alike) {
+            (true, _) => return Finding::Same(words),
+            (false, true) => return Finding::Worse(format!("{words} {OTHER_SCORES}")),
+            (false, false) => {}
+        }
     }
     let (Some(a), Some(b)) = (uncertainty(before, was), uncertainty(row, is)) else {
         return Finding::Unjudged(format!("{words}, unknown test rows"));
