@@ -104,8 +104,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
 }
 
-/// Returns the quantile `q` of values with weights, pairs (value, weight > 0). With equal weights it
-/// is [`quantile`]. Returns `None` if there are none.
+/// Returns the quantile `q` of values with weights, pairs (value, weight > 0). With equal weights
+/// it is [`quantile`]. Returns `None` if there are none.
 pub fn weighted_quantile(values: &[(f64, f64)], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));

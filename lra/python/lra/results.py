@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # needed by `runs` alone
 def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     """Returns the records of all runs below a folder, each with its own folder as `folder`.
 
-    docs/runs.md and docs/formats.md list the fields. A damaged record is left out, with a warning. Raises FileNotFoundError if there is no such folder,
-    NotADirectoryError if it is a file.
+    docs/runs.md and docs/formats.md list the fields. A damaged record is left out, with a warning. Raises
+    FileNotFoundError if there is no such folder, NotADirectoryError if it is a file.
     """
     if Path(folder).is_file():
         raise NotADirectoryError(f"{os.fspath(folder)} is a file; name a folder of runs (pandas.read_csv reads a file of records)")

@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import lra  # noqa: E402
+from lra.program import settings  # noqa: E402
 
 
 def has(module):
@@ -44,6 +45,33 @@ class Package(unittest.TestCase):
         record = lra.train("toy", "linear", recipe="smoke", steps=2, set=values, seed=3, data=self.data, out=self.out / "set")
         self.assertEqual(record["seed"], 3)
         self.assertIn("block.norm=rms", record["recipe"]["overrides"])
+
+    def test_settings_can_be_nested_and_none_is_refused(self):
+        words = settings({"block": {"layers": 1, "norm": "rms"}, "train.steps": 2})
+        self.assertEqual(words[1::2], ["block.layers=1", "block.norm=rms", "train.steps=2"])
+        with self.assertRaises(TypeError):
+            settings({"block": {"layers": None}})
+
+    def test_records_behind_links_are_found_once_and_damaged_ones_told(self):
+        place = Path(self.place.name) / "links"
+        place.mkdir()
+        (place / "run").symlink_to(self.folder.resolve(), target_is_directory=True)
+        (place / "loop").symlink_to(place, target_is_directory=True)
+        (place / "damaged").mkdir()
+        (place / "damaged" / "record.json").write_text("{", encoding="utf-8")
+        with self.assertWarnsRegex(UserWarning, "damaged.*left out"):
+            [found] = lra.records(place)
+        self.assertEqual(found["id"], self.record["id"])
+
+    def test_a_failed_check_has_its_table(self):
+        base = Path(self.place.name) / "base.csv"
+        lra.command("check", "--baseline", str(base), "--update", str(self.out))
+        other = Path(self.place.name) / "other"
+        lra.train("toy", "linear", recipe="smoke", steps=5, data=self.data, out=other)
+        with self.assertRaises(lra.LraError) as caught:
+            lra.command("check", "--baseline", str(base), str(other))
+        self.assertEqual(caught.exception.code, 1)
+        self.assertIn("MISSING", caught.exception.output)
 
     def test_errors_have_the_message_and_the_code_of_the_program(self):
         with self.assertRaises(lra.LraError) as caught:
@@ -143,9 +171,23 @@ class Package(unittest.TestCase):
         self.assertEqual(sum(array.size for array in weights.values()), self.record["model"]["parameters"])
 
     @unittest.skipUnless(has("pandas"), "needs pandas")
+    def test_numbers_of_groups_are_curves(self):
+        place = Path(self.place.name) / "groups"
+        place.mkdir()
+        lines = [{"event": "validation", "step": 1, "dense": {"accuracy": 0.5}}, {"event": "validation", "step": 2}]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (place / "metrics.jsonl").write_text(text, encoding="utf-8")
+        curves = lra.curves(place)["validation"]
+        self.assertEqual(sorted(curves), ["dense/accuracy", "step"])
+        self.assertEqual(curves["dense/accuracy"][0], 0.5)
+        self.assertNotEqual(curves["dense/accuracy"][1], curves["dense/accuracy"][1])
+
     def test_runs_are_rows(self):
         table = lra.runs(self.out)
         self.assertIn("model_source", table.columns)
+        nothing = Path(self.place.name) / "nothing"
+        nothing.mkdir()
+        self.assertEqual(list(lra.runs(nothing).columns), list(table.columns))
         with self.assertRaises(FileNotFoundError):
             lra.runs(self.out / "nowhere")
         with self.assertRaises(NotADirectoryError):

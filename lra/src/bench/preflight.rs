@@ -43,9 +43,9 @@ const CERTAIN: f64 = 3.0;
 /// `samples` are measurements at shorter lengths, shortest first; `peak` is the most FLOPs per
 /// second that this machine reaches.
 ///
-/// Between the two longest lengths measured, fixed costs hide a part of the growth. The peak is that
-/// of products in f32 by another library than that of the steps, so it alone decides only if it
-/// leaves no doubt: at [`CERTAIN`] times the limit.
+/// Between the two longest lengths measured, fixed costs hide a part of the growth. The peak is
+/// that of products in f32 by another library than that of the steps, so it alone decides only at
+/// [`CERTAIN`] times the limit.
 pub fn predict_skip(
     samples: &[Sample],
     length: usize,

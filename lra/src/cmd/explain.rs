@@ -194,7 +194,7 @@ fn parts<'a, 'b>(sorted: &'b [(u64, &'a Prediction)]) -> Vec<&'b [(u64, &'a Pred
     let (mut parts, mut first, mut end) = (Vec::new(), 0, 0);
     for value in each {
         end += value.len();
-        // What is left, in as many parts as are left: a frequent value may have taken more than its share.
+        // The rest is divided evenly, because a frequent value may take more than its share.
         let left = PARTS.saturating_sub(parts.len()).max(1);
         if end >= first + (sorted.len() - first) / left {
             parts.push(&sorted[first..end]);

@@ -81,8 +81,8 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a command of the tour in `folder` and returns its exit code. A run that an earlier tour left
-/// unfinished is continued.
+/// Runs a command of the tour in `folder` and returns its exit code. A run that an earlier tour
+/// left unfinished is continued.
 fn code_of(step: &Step, folder: &Path) -> Result<u8> {
     let doing = || format!("starting lra {}", step.words);
     let mut command = child::command_of_this_program()?;

@@ -44,7 +44,7 @@ struct Trained {
     weights: BTreeMap<String, Tensor>,
 }
 
-/// What the plain loop found.
+/// Holds the log, scores and weights of the plain loop.
 struct Expected {
     /// Number of updates and learning rate of every line of the log, with its means.
     log: Vec<(usize, f64, Means)>,

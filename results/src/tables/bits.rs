@@ -108,7 +108,8 @@ fn has_no_bits(run: &Record) -> bool {
     scores.is_some_and(|scores| scores.test_accuracy.is_some() && scores.bits_gained.is_none())
 }
 
-/// Returns a sentence on scored runs without bits, where others have them; `None` if there are none.
+/// Returns a sentence on scored runs without bits, where others have them; `None` if there are
+/// none.
 fn left_out(pivot: &Pivot, defined: &[bool]) -> Option<String> {
     let cells = pivot
         .rows
