@@ -7,11 +7,10 @@ use serde_json::json;
 use super::Book;
 use super::evidence::Origin;
 use super::ours::Group;
-use crate::Record;
 use crate::published::{ACCURACY, task_name};
 use crate::stats::Sample;
 use crate::table::{Cell, Column, Row, Table};
-use crate::tables::before_permutation;
+use crate::tables::{before_permutation, is_order_of};
 
 /// Our model that sees a few neighbours only.
 const BOUNDED: &str = "conv";
@@ -129,10 +128,6 @@ fn is_ordered_of(ordered: &Group, permuted: &Group) -> bool {
     let Some((run, other)) = permuted.runs.first().zip(ordered.runs.first()) else {
         return false;
     };
-    let data = |it: &Record| {
-        let task = &it.task;
-        (task.source.clone(), task.protocol.clone(), task.partial)
-    };
     let settings = |group: &Group| {
         let all = group.setting.iter().map(|(name, value)| {
             let words = value
@@ -143,8 +138,7 @@ fn is_ordered_of(ordered: &Group, permuted: &Group) -> bool {
         all.filter(|(_, words)| !words.is_empty())
             .collect::<Vec<_>>()
     };
-    before(permuted) == Some(other.task.label.as_str())
-        && data(run) == data(other)
+    is_order_of(&other.task, &run.task)
         && permuted.model == ordered.model
         && settings(permuted) == settings(ordered)
 }

@@ -22,8 +22,8 @@ use crate::table::{Table, or_null};
 use crate::{Error, Result};
 use grid::Quantity;
 
-pub(crate) use probes::before_permutation;
 pub use probes::{Probed, profile};
+pub(crate) use probes::{before_permutation, is_order_of};
 
 /// A kind of table made from records.
 #[derive(Debug)]

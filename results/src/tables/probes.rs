@@ -138,6 +138,13 @@ pub(crate) fn before_permutation(label: &str) -> Option<&str> {
     is_seed.then_some(before)
 }
 
+/// Returns whether `stored` is the data of `permuted` in the order in which it is stored.
+pub(crate) fn is_order_of(stored: &Task, permuted: &Task) -> bool {
+    let data = |it: &Task| (it.source.clone(), it.protocol.clone(), it.partial);
+    before_permutation(&permuted.label) == Some(stored.label.as_str())
+        && data(stored) == data(permuted)
+}
+
 /// Returns the runs of the table among those that are `wanted`: on probes, on tasks with permuted
 /// positions, and on the same tasks without. Settings of the data are none of the runs' own here,
 /// because the label of the task has them.
@@ -167,13 +174,9 @@ fn shown(pivot: &Pivot) -> Vec<Shown> {
     let shown = columns.clone().filter_map(|column| {
         let own = task(column)?;
         let before = before_permutation(&own.label);
-        let is_stored = |other: &Task| {
-            let data = |it: &Task| (it.source.clone(), it.protocol.clone(), it.partial);
-            Some(other.label.as_str()) == before && data(other) == data(own)
-        };
         let stored = columns
             .clone()
-            .find(|other| task(*other).is_some_and(is_stored));
+            .find(|other| task(*other).is_some_and(|other| is_order_of(other, own)));
         (own.probe || before.is_some()).then_some(Shown {
             column,
             permuted: before.is_some(),
