@@ -32,13 +32,11 @@
 //! encoders/backbones/efficient_attention.py:47-49, 83, 126-128). The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
-use std::f64::consts::PI;
-
 use crate::{
     ops::{
         Padding,
         checkpoint::checkpoint,
-        depthwise_conv1d, l2_normalize,
+        collision_probability, depthwise_conv1d, l2_normalize,
         swap_axes::{merge_heads, split_heads},
     },
     params::fan_in_uniform,
@@ -73,14 +71,12 @@ struct Options {
 
 /// Queries of a block that is computed again.
 const BLOCK: usize = 256;
-/// The largest product of unit vectors.
-const MOST: f64 = 1.0 - 1e-6;
 
 struct Yoso {
     projections: Projections,
     /// κ (H, W).
     kernel: Option<Tensor>,
-    tau: f64,
+    tau: usize,
     heads: usize,
     width: usize,
 }
@@ -107,61 +103,21 @@ impl MixerModel for Yoso {
         Ok(Self {
             projections: Projections::new(layer)?,
             kernel: (window > 0).then(kernel).transpose()?,
-            tau: options.hash_code_len as f64,
+            tau: options.hash_code_len,
             heads,
             width: layer.block.head_dim(),
         })
     }
 }
 
-/// Coefficients of arccos x / √(1-x), 0 ≤ x ≤ 1, within 2e-8 (Abramowitz and Stegun, 1964, 4.4.46).
-const SERIES: [f64; 8] = [
-    1.570_796_305_0,
-    -0.214_598_801_6,
-    0.088_978_987_4,
-    -0.050_174_304_6,
-    0.030_891_881_0,
-    -0.017_088_125_6,
-    0.006_670_090_1,
-    -0.001_262_491_1,
-];
-
-/// Returns arccos of every element of x, which lie within ±1: a polynomial, and one step of
-/// Newton's method from there, which makes it exact in f64 and has the derivative -1/√(1-x²).
-fn arccos(x: &Tensor) -> Result<Tensor> {
-    let constant = x.detach();
-    let size = constant.abs()?;
-    let mut series = size.affine(SERIES[7], SERIES[6])?;
-    for coefficient in SERIES[..6].iter().rev() {
-        series = (series * &size)?.affine(1.0, *coefficient)?;
-    }
-    let start = (series * size.affine(-1.0, 1.0)?.sqrt()?)?;
-    // arccos(-x) = π - arccos x.
-    let negative = constant.lt(0.0)?.to_dtype(x.dtype())?;
-    let start = (start * negative.affine(-2.0, 1.0)?)? + negative.affine(PI, 0.0)?;
-    let start = start?;
-    let residue = (start.cos()? - x)?;
-    Ok((&start + residue.div(&start.sin()?)?)?)
-}
-
 /// Returns z (B, H, count, E) of the queries from `first` on, of q̂, k̂ and v side by side (B, H,
-/// L, 3 E); positions that are 0 in `valid` (B, L) are no keys.
-fn collide(
-    qkv: &Tensor,
-    (first, count): (usize, usize),
-    tau: f64,
-    valid: Option<&Tensor>,
-) -> Result<Tensor> {
+/// L, 3 E).
+fn collide(qkv: &Tensor, (first, count): (usize, usize), tau: usize) -> Result<Tensor> {
     let width = qkv.dim(3)? / 3;
     let part = |at: usize| qkv.narrow(3, at * width, width);
     let q = part(0)?.narrow(2, first, count)?.contiguous()?;
     let (k, v) = (part(1)?.contiguous()?, part(2)?.contiguous()?);
-    let cosines = matmul(&q, &k.t()?)?.clamp(-MOST, MOST)?;
-    let weights = arccos(&cosines)?.affine(-1.0 / PI, 1.0)?.powf(tau)?;
-    let weights = match valid {
-        Some(valid) => weights.broadcast_mul(&valid.unsqueeze(1)?.unsqueeze(1)?)?,
-        None => weights,
-    };
+    let weights = collision_probability(&matmul(&q, &k.t()?)?, tau)?;
     matmul(&weights, &v)
 }
 
@@ -179,26 +135,23 @@ impl Yoso {
 impl Mixer for Yoso {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let [q, k, values] = self.projections.qkv(x)?;
+        // A value of zeros is one of weight 0.
+        let values = zero_padding(&values, pass.mask())?;
         let unit = |x: &Tensor| l2_normalize(&split_heads(x, self.heads)?, self.width);
         let parts = [unit(&q)?, unit(&k)?, split_heads(&values, self.heads)?];
         let (qkv, length) = (Tensor::cat(&parts, 3)?, x.dim(1)?);
-        let valid = pass.mask().map(|mask| mask.valid().clone());
         let z = match length <= BLOCK {
-            true => collide(&qkv, (0, length), self.tau, valid.as_ref())?,
+            true => collide(&qkv, (0, length), self.tau)?,
             false => {
                 let blocks = (0..length).step_by(BLOCK).map(|first| {
-                    let (valid, tau) = (valid.clone(), self.tau);
-                    let count = BLOCK.min(length - first);
-                    checkpoint(&qkv, move |qkv| {
-                        collide(qkv, (first, count), tau, valid.as_ref())
-                    })
+                    let (count, tau) = (BLOCK.min(length - first), self.tau);
+                    checkpoint(&qkv, move |qkv| collide(qkv, (first, count), tau))
                 });
                 Tensor::cat(&blocks.collect::<Result<Vec<_>>>()?, 2)?
             }
         };
         let mut y = merge_heads(&l2_normalize(&z, self.width)?)?;
         if let Some(kernel) = &self.kernel {
-            let values = zero_padding(&values, pass.mask())?;
             y = add(&y, &self.convolve(&values, kernel)?)?;
         }
         self.projections.merge(&y)
@@ -222,24 +175,7 @@ mod tests {
     use candle_core::{Device, Var};
 
     use super::*;
-    use crate::testing::{
-        agree, check_gradient, check_layer, close, meets_reference, parameters, pass,
-    };
-
-    #[test]
-    fn angles_are_those_of_cosines() {
-        let cosines: Vec<f64> = (-999..=999).map(|at| f64::from(at) / 1000.0).collect();
-        let ends = [-MOST, MOST, 0.0, 0.999_99];
-        let cosines = [&cosines[..], &ends].concat();
-        let expected: Vec<f64> = cosines.iter().map(|x| x.acos()).collect();
-        let of = |x: Vec<f64>| Tensor::new(x, &Device::Cpu).unwrap();
-        let (x, expected) = (of(cosines), of(expected));
-        close(&arccos(&x).unwrap(), &expected, 1e-11, "f64");
-        let single = arccos(&x.to_dtype(DType::F32).unwrap()).unwrap();
-        let expected = expected.to_dtype(DType::F32).unwrap();
-        close(&single, &expected, 1e-4, "f32");
-        check_gradient("arccos", &[&[2, 3]], |x| arccos(&x[0].tanh()?));
-    }
+    use crate::testing::{agree, check_layer, meets_reference, parameters, pass};
 
     #[test]
     fn weights_are_powers_of_the_share_of_hyperplanes() {
@@ -247,19 +183,22 @@ mod tests {
             let product: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();
             let length = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
             let cosine = product / (length(q) * length(k));
-            (1.0 - cosine.acos() / PI).powi(9)
+            (1.0 - cosine.acos() / std::f64::consts::PI).powi(9)
         };
         // The reference divides by the sum of weights, so that sums are undone on both sides.
         meets_reference("yoso", 1e-7, kernel, |q, k, v, mask| {
             let by_head = |x: &Tensor| swap_axes(x);
             let unit = |x: &Tensor| l2_normalize(&by_head(x)?, 3);
-            let ones = by_head(v)?.ones_like()?;
-            let valid = mask.map(Mask::valid);
-            let sum = |v: Tensor| -> Result<Tensor> {
+            let sum = |v: &Tensor| -> Result<Tensor> {
+                let v = match mask {
+                    Some(mask) => v.broadcast_mul(&mask.valid().reshape((3, 5, 1, 1))?)?,
+                    None => v.clone(),
+                };
+                let v = by_head(&v)?;
                 let qkv = Tensor::cat(&[unit(q)?, unit(k)?, v], 3)?;
-                collide(&qkv, (0, 5), 9.0, valid)
+                collide(&qkv, (0, 5), 9)
             };
-            let y = (sum(by_head(v)?)? / sum(ones)?.affine(1.0, 1e-30)?)?;
+            let y = (sum(v)? / sum(&v.ones_like()?)?.affine(1.0, 1e-30)?)?;
             swap_axes(&y)
         });
     }
@@ -267,9 +206,9 @@ mod tests {
     #[test]
     fn blocks_of_queries_change_nothing() {
         let qkv = Var::from_tensor(&crate::testing::normal("qkv", &[2, 1, 5, 9])).unwrap();
-        let whole = collide(&qkv, (0, 5), 4.0, None).unwrap();
+        let whole = collide(&qkv, (0, 5), 4).unwrap();
         let parts = [(0, 2), (2, 3)]
-            .map(|block| checkpoint(&qkv, move |qkv| collide(qkv, block, 4.0, None)).unwrap());
+            .map(|block| checkpoint(&qkv, move |qkv| collide(qkv, block, 4)).unwrap());
         let parts = Tensor::cat(&parts, 2).unwrap();
         agree(&parts, &whole, &[qkv], 1e-10, "blocks");
     }

@@ -9,7 +9,6 @@ use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
-const NAME: &str = "activation";
 /// Elements per parallel task: 64 KiB read, 64 KiB written.
 const CHUNK: usize = 16 * 1024;
 
@@ -39,12 +38,13 @@ pub enum Activation {
 
 /// Applies `activation` to every element of a tensor of any shape.
 pub fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
-    apply(activation, [x])
+    apply(PerElement(activation), [x])
 }
 
-impl Activation {
-    /// Writes y = f(x).
-    pub(in crate::ops) fn values(self, isa: Isa, x: &[f32], y: &mut [f32]) {
+impl Elementwise for Activation {
+    const NAME: &'static str = "activation";
+
+    fn values(self, isa: Isa, x: &[f32], y: &mut [f32]) {
         match self {
             Activation::GeluTanh => isa.run(Forward(GeluTanh, x, y)),
             Activation::GeluErf => isa.run(Forward(GeluErf, x, y)),
@@ -56,8 +56,7 @@ impl Activation {
         }
     }
 
-    /// Writes dx = dy f'(x).
-    pub(in crate::ops) fn gradients(self, isa: Isa, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    fn gradients(self, isa: Isa, x: &[f32], dy: &[f32], dx: &mut [f32]) {
         match self {
             Activation::GeluTanh => isa.run(Backward(GeluTanh, x, dy, dx)),
             Activation::GeluErf => isa.run(Backward(GeluErf, x, dy, dx)),
@@ -68,7 +67,9 @@ impl Activation {
             Activation::Sigmoid => isa.run(Backward(Sigmoid, x, dy, dx)),
         }
     }
+}
 
+impl Activation {
     /// Writes y = f(x) and dx = dy f'(x), which have much in common.
     pub(in crate::ops) fn values_and_gradients(
         self,
@@ -274,15 +275,28 @@ impl UnaryFunction for Identity {
     }
 }
 
-impl CustomOp<1> for Activation {
-    const NAME: &'static str = NAME;
+/// A differentiable function that is applied to each element.
+pub(in crate::ops) trait Elementwise: Copy + Send + Sync + 'static {
+    /// Name of the operation in errors.
+    const NAME: &'static str;
+    /// Writes y = f(x).
+    fn values(self, isa: Isa, x: &[f32], y: &mut [f32]);
+    /// Writes dx = dy f'(x).
+    fn gradients(self, isa: Isa, x: &[f32], dy: &[f32], dx: &mut [f32]);
+}
+
+/// An elementwise function as an operation, in parallel.
+pub(in crate::ops) struct PerElement<F>(pub(in crate::ops) F);
+
+impl<F: Elementwise> CustomOp<1> for PerElement<F> {
+    const NAME: &'static str = F::NAME;
     type Saved = ();
 
     fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, ())> {
         let isa = Isa::current();
         let mut y = unspecified(x.data.len());
         let chunks = y.par_chunks_mut(CHUNK).zip(x.data.par_chunks(CHUNK));
-        chunks.for_each(|(y, x)| self.values(isa, x, y));
+        chunks.for_each(|(y, x)| self.0.values(isa, x, y));
         Ok((y, x.shape, ()))
     }
 
@@ -293,13 +307,17 @@ impl CustomOp<1> for Activation {
             .par_chunks_mut(CHUNK)
             .zip(x.data.par_chunks(CHUNK))
             .zip(pass.dy.par_chunks(CHUNK));
-        chunks.for_each(|((dx, x), dy)| self.gradients(isa, x, dy, dx));
+        chunks.for_each(|((dx, x), dy)| self.0.gradients(isa, x, dy, dx));
         Ok([dx.into()])
     }
 }
 
-/// activation, x, y
-struct Forward<'a, A>(A, &'a [f32], &'a mut [f32]);
+/// function, x, y
+pub(in crate::ops) struct Forward<'a, A>(
+    pub(in crate::ops) A,
+    pub(in crate::ops) &'a [f32],
+    pub(in crate::ops) &'a mut [f32],
+);
 
 impl<A: UnaryFunction> Kernel for Forward<'_, A> {
     type Output = ();
@@ -318,8 +336,13 @@ impl<A: UnaryFunction> Kernel for Forward<'_, A> {
     }
 }
 
-/// activation, x, dy, dx
-struct Backward<'a, A>(A, &'a [f32], &'a [f32], &'a mut [f32]);
+/// function, x, dy, dx
+pub(in crate::ops) struct Backward<'a, A>(
+    pub(in crate::ops) A,
+    pub(in crate::ops) &'a [f32],
+    pub(in crate::ops) &'a [f32],
+    pub(in crate::ops) &'a mut [f32],
+);
 
 impl<A: UnaryFunction> Kernel for Backward<'_, A> {
     type Output = ();
@@ -340,7 +363,7 @@ impl<A: UnaryFunction> Kernel for Backward<'_, A> {
     }
 }
 
-/// activation, [x, dy], [y, dx]
+/// function, [x, dy], [y, dx]
 struct Both<'a, A>(A, [&'a [f32]; 2], [&'a mut [f32]; 2]);
 
 impl<A: UnaryFunction> Kernel for Both<'_, A> {

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 use self::operands::{Normal, Operands};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
-use crate::ops::activation::cpu::Activation;
+use crate::ops::activation::cpu::{Activation, Elementwise};
 use crate::ops::dropout::cpu::{DropoutOptions, RowDropout};
 use crate::ops::linear::cpu::{LARGEST_PARTIAL, by_rows_of_weight};
 use crate::ops::norm::{Normalised, cpu as norm};

@@ -21,7 +21,7 @@ use rayon::prelude::*;
 
 use self::glu::{Gradients, Rows};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
-use crate::ops::activation::cpu::Activation;
+use crate::ops::activation::cpu::{Activation, Elementwise};
 use crate::ops::dropout::cpu::{DropoutOptions, RowDropout};
 use crate::ops::linear::cpu::{LARGEST_PARTIAL, by_rows_of_weight};
 
