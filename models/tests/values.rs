@@ -48,6 +48,10 @@ const SLACK: f64 = 1e-7;
 /// The same between f32 and f64.
 const SINGLE: f64 = 1e-3;
 
+/// Most operations of a row that is computed with each instruction set: without vectors, the
+/// inverses of large matrices take longer than all other rows.
+const EVERYWHERE: u64 = 100_000_000;
+
 fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/values.csv")
 }
@@ -56,6 +60,13 @@ struct Row {
     model: &'static Model,
     settings: String,
     known: Vec<String>,
+}
+
+impl Row {
+    /// Returns the operations of a forward pass; 0 if they are not on file yet.
+    fn operations(&self) -> u64 {
+        self.known.get(1).map_or(0, |it| it.parse().unwrap_or(0))
+    }
 }
 
 fn rows() -> Vec<Row> {
@@ -369,7 +380,8 @@ fn kernels_compute_the_same_on_every_instruction_set() {
         apart
     };
     let rows = found().par_iter().enumerate();
-    let apart: Vec<String> = rows.flat_map_iter(apart).collect();
+    let short = rows.filter(|(_, (row, _))| row.operations() <= EVERYWHERE);
+    let apart: Vec<String> = short.flat_map_iter(apart).collect();
     assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
 
