@@ -8,13 +8,30 @@ run:
 
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
 test:
-	@$(MAKE) --no-print-directory --jobs=2 test-cuda test-cargo
-	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
+	@$(MAKE) --no-print-directory --jobs=2 test-cuda test-build
+	@$(MAKE) --no-print-directory --jobs=3 test-counts test-most test-rest
+	@python3 -c 'import numpy' 2>/dev/null || echo "test-python was not run: it needs Python 3.9 with NumPy"
 
 # The tests are built while `test-cuda` still runs. Cargo would take the number of jobs from MAKEFLAGS.
-.PHONY: test-cargo
-test-cargo: lint
-	MAKEFLAGS= cargo test --locked --workspace
+TEST := MAKEFLAGS= cargo test --locked --workspace
+.PHONY: test-build test-counts test-most test-rest
+test-build: lint
+	$(TEST) --no-run
+
+# Programs that count allocations or operations on one thread, or run themselves again: others run beside them. The tests hold both
+# lists against the manifests (lra/tests/workflows.rs).
+COUNTS := growth peaks planted_bugs threads
+MOST := all bfloat16 every_model fetch fuzz
+
+test-counts:
+	$(TEST) $(COUNTS:%=--test %)
+
+test-most:
+	$(TEST) --lib --bins $(MOST:%=--test %)
+
+test-rest:
+	$(TEST) --doc
+	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; fi
 
 # Variables by which the code for NVIDIA GPUs is built without any CUDA, so that it is linted with everything else.
 STUBS := NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90

@@ -17,10 +17,10 @@ use crate::common::{Place, assert_same, err};
 use serde_json::Value;
 
 /// Schedules of each kind that are tried unless `LRA_SCHEDULES` is set.
-const RUNS: u64 = 500;
-const SWEEPS: u64 = 60;
-const BUILDS: u64 = 240;
-const CHECKS: u64 = 200;
+const RUNS: u64 = 200;
+const SWEEPS: u64 = 30;
+const BUILDS: u64 = 120;
+const CHECKS: u64 = 100;
 
 /// SplitMix64 random number generator.
 struct Random(u64);

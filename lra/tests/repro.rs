@@ -13,14 +13,15 @@ fn cells_are_listed_cheapest_first_and_fit_the_terminal() {
         table.lines().all(|line| line.chars().count() <= 100),
         "{table}"
     );
-    let cells: Value = serde_json::from_str(&place.ok("repro --list --json")).unwrap();
+    // Each list measures its models, and this has fewer of them.
+    let cells: Value = serde_json::from_str(&place.ok("repro tay2021 --list --json")).unwrap();
     let number = |it: &Value, key: &str| it[key].as_f64().unwrap();
     let cells = cells.as_array().unwrap();
     let seconds: Vec<f64> = cells
         .iter()
         .map(|it| number(it, "seconds_per_seed"))
         .collect();
-    assert!(seconds.len() > 100 && seconds.is_sorted() && seconds[0] > 0.0);
+    assert!(seconds.len() > 40 && seconds.is_sorted() && seconds[0] > 0.0);
     assert!(cells.iter().all(|it| number(it, "flops") > 0.0));
     assert!(cells.iter().any(|it| number(it, "differences") > 0.0));
     // A printed FAIL is no number, but a word.
@@ -62,24 +63,12 @@ fn cells_that_are_not_offered_have_a_reason_each() {
 }
 
 #[test]
-fn a_plan_takes_names_and_micro_batches_as_a_run_does() {
+fn a_plan_takes_names_as_a_run_does() {
     let place = Place::new();
     let message = place.fails(2, "repro s4 imdb s4d");
     assert!(message.contains("did you mean 'text'?"), "{message}");
     let message = place.fails(2, "repro s4 text s4dd");
     assert!(message.contains("did you mean 's4d'?"), "{message}");
-    let differs = |words: &str| {
-        let plan = place.ok(&format!("repro {words} --dry-run --json --threads 2"));
-        let plan: Value = serde_json::from_str(&plan).unwrap();
-        plan["departures"].to_string()
-    };
-    let split = differs("s5 image s5 --micro-batch 5");
-    assert!(
-        split.contains("BatchNorm's statistics are over 5 examples instead of 50"),
-        "{split}"
-    );
-    let same = differs("nystromformer image linformer --micro-batch 4");
-    assert!(!same.contains("BatchNorm"), "{same}");
 }
 
 #[test]
@@ -99,13 +88,6 @@ fn a_plan_names_the_figure_the_differences_and_the_cost() {
     assert!(
         plan.lines().all(|line| line.chars().count() <= 100),
         "{plan}"
-    );
-    let chance = place.ok("repro tay2021 listops performer --dry-run --threads 2");
-    assert!(
-        chance.contains(
-            "34.60 % by first token only (drawn as published); the published figure is no better"
-        ),
-        "{chance}"
     );
     let plan = place.ok("repro s4 text s4d --dry-run --json --seeds 1..3");
     let plan: Value = serde_json::from_str(&plan).unwrap();

@@ -51,6 +51,45 @@ fn the_two_commands_of_the_readme_are_run() {
     assert!(readme.contains("\nmake run ") && readme.contains("\nmake test "));
 }
 
+/// Every test program of the workspace that needs no GPU is in one of the Makefile's lists.
+#[test]
+fn make_test_runs_every_program_of_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let makefile = fs::read_to_string(root.join("Makefile")).unwrap();
+    let mut listed: Vec<&str> = makefile
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("COUNTS := ")
+                .or(line.strip_prefix("MOST := "))
+        })
+        .flat_map(str::split_whitespace)
+        .collect();
+    let workspace: toml::Table =
+        toml::from_str(&fs::read_to_string(root.join("Cargo.toml")).unwrap()).unwrap();
+    let mut programs = Vec::new();
+    for member in workspace["workspace"]["members"].as_array().unwrap() {
+        let folder = root.join(member.as_str().unwrap());
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+        let tests = manifest.get("test").and_then(|it| it.as_array());
+        // Cargo finds programs by itself where it is not told otherwise.
+        let is_told = manifest["package"].get("autotests") == Some(&toml::Value::Boolean(false));
+        assert!(
+            is_told || !folder.join("tests").exists(),
+            "{member}: autotests"
+        );
+        for test in tests.into_iter().flatten() {
+            if test.get("required-features").is_none() {
+                programs.push(test["name"].as_str().unwrap().to_owned());
+            }
+        }
+    }
+    listed.sort_unstable();
+    programs.sort_unstable();
+    programs.dedup();
+    assert_eq!(listed, programs);
+}
+
 /// The folder that is deployed is the one that the Makefile writes, and a pull request deploys
 /// nothing.
 #[test]

@@ -374,11 +374,11 @@ mod tests {
         }
     }
 
-    fn plan(source: &str, task: &str, model: &str) -> Plan {
+    fn plan(source: &str, task: &str, model: &str, assignments: &[String]) -> Plan {
         let selection = Selection::of(Some(source), None).unwrap();
         let cell = PublishedCell::find(&selection, task, model).unwrap();
         Plan {
-            resolved: cell.resolve(Protocol::Tay2021, &[]).unwrap(),
+            resolved: cell.resolve(Protocol::Tay2021, assignments).unwrap(),
             estimate: Err("not measured".to_owned()),
             seeds: Seeds(vec![0]),
             data: PathBuf::from("no data"),
@@ -390,16 +390,43 @@ mod tests {
     /// A variant that the recipe sets is what its source computes.
     #[test]
     fn the_variant_of_a_recipe_is_no_departure() {
-        let plan = plan("chordmixer", "text", "chordmixer");
+        let plan = plan("chordmixer", "text", "chordmixer", &[]);
         assert_eq!(plan.resolved.variant.name, "padded");
         let differences = plan.differences();
         let any = differences.iter().any(|it| it.contains("variant"));
         assert!(!any, "{differences:?}");
     }
 
+    /// BatchNorm's statistics are those of a micro-batch, and other norms do not see it.
+    #[test]
+    fn micro_batches_are_a_departure_where_batch_norm_is() {
+        for (source, model, size, is_named) in [
+            ("s5", "s5", 5, true),
+            ("nystromformer", "linformer", 4, false),
+        ] {
+            let assignments = [format!("train.micro_batch={size}")];
+            let differences = plan(source, "image", model, &assignments).differences();
+            let said = "BatchNorm's statistics are over 5 examples instead of 50";
+            let named = differences.iter().any(|it| it.contains(said));
+            assert_eq!(named, is_named, "{differences:?}");
+        }
+    }
+
+    #[test]
+    fn a_published_figure_no_better_than_a_trivial_one_is_told() {
+        let text = plan("tay2021", "listops", "performer", &[]).text();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains(
+                "34.60 % by first token only (drawn as published); the published figure is no better"
+            ),
+            "{text}"
+        );
+    }
+
     #[test]
     fn a_plan_that_needs_too_much_memory_says_so() {
-        let mut plan = plan("tay2021", "listops", "performer");
+        let mut plan = plan("tay2021", "listops", "performer", &[]);
         plan.estimate = Ok(Estimate {
             time: Duration::from_secs(60),
             peak_bytes: 9 << 30,
