@@ -55,6 +55,41 @@ fn every_request_saves_the_state_and_those_that_come_together_are_one() {
     }
 }
 
+/// A replay that was stopped has no scores to compare. It goes on later, and a run that was stopped
+/// is not replayed.
+#[test]
+fn a_replay_that_is_stopped_is_no_difference() {
+    let place = Place::new();
+    let some = LONG.replace("2000000", "20000");
+    place.ok(&format!("run --task toy --model bag --quiet {some}"));
+    let record = place.run_folder("runs");
+    let words = format!("replay {} --quiet --out again", record.display());
+    let replay = begun(&place, place.command(&words), "again");
+    kill(replay.id(), libc::SIGTERM);
+    let output = replay.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert!(
+        output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    assert_interrupted(&place, "again");
+    let stopped = place.run_folder("again");
+    let message = place.fails(2, &format!("replay {} --out third", stopped.display()));
+    assert!(
+        message.contains("only a run that was scored or diverged"),
+        "{message}"
+    );
+    std::fs::remove_file(stopped.join("record.json")).unwrap();
+    let message = place.fails(2, &format!("replay {} --out third", stopped.display()));
+    assert!(message.contains("--resume"), "{message}");
+    place.ok(&words);
+    assert_eq!(
+        place.record("again")["scores"],
+        place.record("runs")["scores"]
+    );
+}
+
 /// The system repeats its signal each second of processor time, until the hard limit.
 #[test]
 fn a_soft_limit_on_processor_time_saves_the_state() {

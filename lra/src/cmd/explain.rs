@@ -186,7 +186,7 @@ fn by_trait(scored: &Scored) -> Table {
 
 /// Returns stretches of sorted values: one for each value if there are few, else parts of about
 /// equal size between which no value is divided.
-fn parts<'a, 'b>(sorted: &'b [(u64, &'a Prediction)]) -> Vec<&'b [(u64, &'a Prediction)]> {
+fn parts<T>(sorted: &[(u64, T)]) -> Vec<&[(u64, T)]> {
     let each: Vec<_> = sorted.chunk_by(|one, other| one.0 == other.0).collect();
     if each.len() <= MOST_VALUES {
         return each;
@@ -400,5 +400,25 @@ mod tests {
         let text = |counts: &[u64]| most_often_wrong(1, counts).text;
         assert_eq!(text(&[2, 9, 5, 5]), "2 (5)");
         assert_eq!(text(&[0, 9, 0, 0]), ".");
+    }
+
+    /// A value that half of the examples have is a part alone, and the others are divided as evenly
+    /// as before.
+    #[test]
+    fn a_frequent_value_takes_no_part_from_the_others() {
+        let often = std::iter::repeat_n(0, 500);
+        let sorted: Vec<(u64, ())> = often.chain(1..=500).map(|value| (value, ())).collect();
+        let sizes: Vec<usize> = parts(&sorted).iter().map(|part| part.len()).collect();
+        assert_eq!(sizes.len(), PARTS, "{sizes:?}");
+        assert_eq!(sizes[0], 500, "{sizes:?}");
+        let (least, most) = (500 / PARTS, 500 / (PARTS - 1) + 1);
+        assert!(
+            sizes[1..].iter().all(|size| (least..=most).contains(size)),
+            "{sizes:?}"
+        );
+        assert_eq!(sizes.iter().sum::<usize>(), sorted.len());
+        // Few values have a part each.
+        let few: Vec<(u64, ())> = [3, 3, 5].map(|value| (value, ())).into();
+        assert_eq!(parts(&few).len(), 2);
     }
 }

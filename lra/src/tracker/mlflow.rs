@@ -90,11 +90,8 @@ impl Tracker for Mlflow {
         // Names may differ in nothing but what MLflow does not accept.
         let mut taken = BTreeSet::new();
         for (name, lines) in &metrics {
-            let mut accepted = plain(name);
-            while !taken.insert(accepted.clone()) {
-                accepted.push_str("_2");
-            }
-            write(&place.join("metrics").join(accepted), lines.as_bytes())?;
+            let file = unused(plain(name), &mut taken);
+            write(&place.join("metrics").join(file), lines.as_bytes())?;
         }
         let task = &record.task;
         let mut tags = vec![
@@ -168,6 +165,14 @@ fn percent_encoded(path: &str) -> String {
     encoded
 }
 
+/// Returns `name`, or with `_2` at its end as often as it is `taken`, and adds it there.
+fn unused(mut name: String, taken: &mut BTreeSet<String>) -> String {
+    while !taken.insert(name.clone()) {
+        name.push_str("_2");
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::with_run;
@@ -204,6 +209,17 @@ mod tests {
         }
         let meta = fs::read_to_string(experiment.join("meta.yaml")).unwrap();
         assert!(meta.contains("name: 'lra'\n"), "{meta}");
+    }
+
+    #[test]
+    fn names_that_become_equal_stay_apart() {
+        let mut taken = BTreeSet::new();
+        let names = ["a:b", "a;b", "a,b"].map(|name| unused(plain(name), &mut taken));
+        assert!(
+            names[1].ends_with("_2") && names[2].ends_with("_2_2"),
+            "{names:?}"
+        );
+        assert_eq!(taken.len(), 3);
     }
 
     #[test]
