@@ -80,7 +80,7 @@ fn a_replay_that_is_stopped_is_no_difference() {
         message.contains("only a run that was scored or diverged"),
         "{message}"
     );
-    std::fs::remove_file(stopped.join("record.json")).unwrap();
+    fs::remove_file(stopped.join("record.json")).unwrap();
     let message = place.fails(2, &format!("replay {} --out third", stopped.display()));
     assert!(message.contains("--resume"), "{message}");
     place.ok(&words);
