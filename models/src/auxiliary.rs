@@ -89,8 +89,8 @@ const FURTHER: f64 = 0.5;
 /// Error texts: reasons why a model cannot predict tokens, or why `next` is too easy for it.
 pub(crate) const SHORTENED: &str = "this model's hidden states are not one per token";
 pub(crate) const NOT_CAUSAL: &str = "this model sees the tokens that it would predict. Causal are transformer and what is built on it with \
-    model.attention = causal, and transformer_xl with model.causal = true, without head.pooling = cls, block.ffn = switch, moe or conv, and \
-    embed.positions = conditional";
+    model.attention = causal, and transformer_xl with model.causal = true, without head.pooling = cls, block.ffn = switch, moe or conv, \
+    embed.positions = conditional, and block.norm = batch or batch_masked";
 pub(crate) const NO_VECTOR: &str = "embed.positions = complex has no vector for a hidden token";
 
 /// The heads that there are.

@@ -8,7 +8,7 @@ use crate::{
     context::{Geometry, ModelContext},
     error::require,
     layers::Embedding,
-    options::{ChannelKind, Pooling, Positions},
+    options::{ChannelKind, NormKind, Pooling, Positions},
     prediction::pick,
 };
 
@@ -82,7 +82,10 @@ impl Backbone {
             towers: shape.towers,
             max_length: shape.max_length,
             dtype: vb.dtype(),
-            causal_around: by_token && !cls && options.embed.positions != Positions::Conditional,
+            causal_around: by_token
+                && !cls
+                && options.embed.positions != Positions::Conditional
+                && !matches!(options.block.norm, NormKind::Batch | NormKind::BatchMasked),
         })
     }
 
@@ -213,6 +216,26 @@ mod tests {
             max_length: 37,
             padding: true,
             grid: None,
+        }
+    }
+
+    /// The moments of a batch are of all positions, so of those that follow, too.
+    #[test]
+    fn a_norm_over_a_batch_is_not_causal() {
+        for (norm, expected) in [
+            (NormKind::Layer, true),
+            (NormKind::Power, true),
+            (NormKind::Batch, false),
+            (NormKind::BatchMasked, false),
+        ] {
+            let mut options = Options::of(crate::mixers::find("transformer").unwrap());
+            options.model["attention"] = "causal".into();
+            options.head.pooling = Pooling::Mean;
+            options.block.norm = norm;
+            let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+            let model = crate::mixers::find("transformer").unwrap();
+            let backbone = Backbone::new(model, &shape(), &options, &parameters).unwrap();
+            assert_eq!(backbone.is_causal(), expected, "{norm:?}");
         }
     }
 

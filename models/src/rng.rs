@@ -103,12 +103,20 @@ impl RngKey {
     /// draws other numbers each time.
     ///
     /// # Panics
-    /// If `index` is 32,767 or more. Models run a block at most 1,000 times.
+    /// If `index` is 8,192 or more. Models run a block at most 1,000 times.
     #[must_use]
     pub fn repetition(&self, index: usize) -> Self {
-        assert!(index < 32_767, "a block ran {index} times");
+        assert!(index < 8_192, "a block ran {index} times");
         // There are two towers at most.
         self.with_branch(self.branch + 2 * index as u16)
+    }
+
+    /// Returns the key for the way back of a layer that also runs from the last position to the
+    /// first, so that it draws other numbers there.
+    #[must_use]
+    pub(crate) fn way_back(&self) -> Self {
+        // Repetitions take the branches below.
+        self.with_branch(self.branch | 1 << 14)
     }
 
     /// Returns this key for a batch in which each example is cut into `count` consecutive rows.

@@ -59,7 +59,9 @@ impl BatchNorm {
             let [apart, square, count] = averages(sums)?;
             let unbiased = (&count / (&count - 1.0)?.maximum(1.0)?)?;
             let found = ((square - apart.sqr()?)? * unbiased)?;
-            Ok(((variance * (1.0 - momentum))? + (found * momentum)?)?)
+            let next = ((variance * (1.0 - momentum))? + (found * momentum)?)?;
+            // A batch of padding alone has no variance.
+            Ok(sums.get(2)?.gt(0.0)?.where_cond(&next, variance)?)
         });
         Ok(Self {
             weight: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
@@ -189,5 +191,22 @@ mod tests {
             close(norm.mean.value(), &tensor(mean), 1e-12, "mean");
             close(norm.variance.value(), &tensor(variance), 1e-12, "variance");
         }
+    }
+
+    /// A batch of padding alone has no moments.
+    #[test]
+    fn padding_alone_changes_no_running_statistic() {
+        let parameters = parameters();
+        let norm = BatchNorm::new(&parameters.builder(), &block(), true).unwrap();
+        let before = [norm.mean.value(), norm.variance.value()].map(|it| it.copy().unwrap());
+        let updates = Updates::default();
+        let pass = Pass::new(true, RngKey::new(1, 0, 0));
+        let pass = pass.with_updates(&updates);
+        let mask = Mask::new(&mask().valid().zeros_like().unwrap()).unwrap();
+        let x = normal("x", &[2, 4, 3]);
+        norm.forward(&x, &pass.with_mask(Some(&mask))).unwrap();
+        updates.commit(&parameters).unwrap();
+        close(norm.mean.value(), &before[0], 1e-12, "mean");
+        close(norm.variance.value(), &before[1], 1e-12, "variance");
     }
 }

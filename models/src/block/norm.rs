@@ -121,7 +121,7 @@ impl Norm {
             Self::Rms { weight, epsilon } => rms_norm(x, weight, *epsilon)?,
             Self::Scale { weight, epsilon } => {
                 let square = x.sqr()?.sum_keepdim(D::Minus1)?;
-                let root = square.affine(1.0, epsilon * epsilon)?.sqrt()?;
+                let root = square.affine(1.0, squared(*epsilon))?.sqrt()?;
                 x.broadcast_mul(&root.recip()?.broadcast_mul(weight)?)?
             }
             Self::Ada { epsilon } => {
@@ -130,7 +130,7 @@ impl Norm {
                 let square = centred.sqr()?.sum_keepdim(D::Minus1)?;
                 // ε² keeps the root's gradient finite where a row is constant.
                 let deviation = square
-                    .affine(1.0 / (dim - 1.0), epsilon * epsilon)?
+                    .affine(1.0 / (dim - 1.0), squared(*epsilon))?
                     .sqrt()?;
                 let y = centred.broadcast_div(&(deviation + *epsilon)?)?;
                 (y.detach().affine(-0.1, 1.0)? * y)?
@@ -140,6 +140,11 @@ impl Norm {
             Self::None => x.clone(),
         })
     }
+}
+
+/// Returns ε², or the smallest number of f32 where it is less: beside zeros it must not be 0.
+fn squared(epsilon: f64) -> f64 {
+    (epsilon * epsilon).max(f64::from(f32::MIN_POSITIVE))
 }
 
 #[cfg(test)]
@@ -187,6 +192,38 @@ mod tests {
         check_layer("ScaleNorm", &parameters, &[2, 3, 4], |x| {
             norm.forward(x, &pass())
         });
+    }
+
+    /// The square of a small ε is 0 in f32.
+    #[test]
+    fn rows_of_zeros_stay_finite_with_any_epsilon() {
+        for kind in [
+            NormKind::Layer,
+            NormKind::Rms,
+            NormKind::Scale,
+            NormKind::Ada,
+        ] {
+            let block = BlockOptions {
+                dim: 5,
+                norm: kind,
+                norm_epsilon: 1e-24,
+                ..BlockOptions::default()
+            };
+            let device = &candle_core::Device::Cpu;
+            let parameters = crate::Parameters::new(1, device, candle_core::DType::F32);
+            let norm = Norm::new(&parameters.builder(), &block).unwrap();
+            let x = Tensor::zeros((1, 2, 5), candle_core::DType::F32, device).unwrap();
+            let x = candle_core::Var::from_tensor(&x).unwrap();
+            let y = norm.forward(&x, &pass()).unwrap();
+            let gradients = y.sum_all().unwrap().backward().unwrap();
+            for tensor in [&y, gradients.get(&x).unwrap()] {
+                let numbers = tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                assert!(
+                    numbers.iter().all(|it| it.is_finite()),
+                    "{kind:?}: {numbers:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | `sum` | f(x) + flip(f(flip(x))), with the same weights | HGRN, arXiv:2311.04823 |
 //! | `two` | f(x) + flip(g(flip(x))), g with weights of its own | ELMo, arXiv:1802.05365, summed |
 //!
-//! A position counts itself twice. Padding is flipped, too: it comes first then, which a mixer that
+//! A position counts itself twice. Dropout draws anew on the way back. Padding is flipped, too: it comes first then, which a mixer that
 //! leaves states as they were at padding does not notice.
 
 use candle_core::Tensor;
@@ -80,6 +80,11 @@ impl Mixer for BothWays {
         };
         let mask = pass.mask().map(flipped).transpose()?;
         let pass = pass.with_mask(mask.as_ref());
+        // The paths of another mixer's draws differ already.
+        let pass = match self.back {
+            None => pass.with_rng(pass.rng.way_back()),
+            Some(_) => pass,
+        };
         let back = flip(&self.back().forward(&flip(x)?, &pass)?)?;
         Ok((ahead + back)?)
     }
@@ -115,6 +120,36 @@ mod tests {
         (options.block.dim, options.block.qkv_dim) = (8, 8);
         options.model["direction"] = direction.into();
         Classifier::new(model, &shape(1), &options, parameters).unwrap()
+    }
+
+    /// A mixer that drops elements.
+    struct Drops(crate::layers::Dropout);
+
+    impl Mixer for Drops {
+        fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+            self.0.forward(x, pass)
+        }
+
+        fn flops(&self, _: usize) -> u64 {
+            0
+        }
+    }
+
+    /// With the same weights in both directions, an element is not dropped on the way back because
+    /// its mirror image is on the way ahead.
+    #[test]
+    fn dropout_draws_anew_on_the_way_back() {
+        let parameters = Parameters::new(1, &Device::Cpu, DType::F64);
+        let ahead = Box::new(Drops(crate::layers::Dropout::new(
+            &parameters.builder(),
+            0.5,
+        )));
+        let x = Tensor::ones((2, 64, 4), DType::F64, &Device::Cpu).unwrap();
+        let pass = Pass::new(true, RngKey::new(1, 0, 0));
+        let y = BothWays { ahead, back: None }.forward(&x, &pass).unwrap();
+        let mirrored = flip(&y).unwrap();
+        let apart = (y - mirrored).unwrap().abs().unwrap().sum_all().unwrap();
+        assert!(apart.to_scalar::<f64>().unwrap() > 100.0, "{apart}");
     }
 
     /// Padding behind a sequence, which comes first where it is flipped, changes no logit.
