@@ -427,6 +427,11 @@ fn lengths(subject: &Subject) -> Found {
                         "row {row} of {name} has {length} tokens, more than {most}"
                     ));
                 }
+                if subject.task.info().first_id == 0 && length != most {
+                    return broken(format!(
+                        "row {row} of {name} has {length} tokens instead of {most}, and there is no id for padding"
+                    ));
+                }
                 longest = longest.max(length);
             }
         }

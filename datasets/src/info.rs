@@ -28,7 +28,7 @@ pub struct TaskInfo {
     /// Number of model ids, padding included.
     pub vocabulary: usize,
     /// Stored byte `s` is model id `s + first_id`: 1 where id 0 is padding, 0 where there is no
-    /// padding id.
+    /// padding id. Then all rows have the longest length.
     pub first_id: u32,
     /// Number of labels, counted from 0.
     pub classes: usize,

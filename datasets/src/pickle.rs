@@ -68,6 +68,7 @@ impl<'a> Pickle<'a> {
             stack: Vec::new(),
             marks: Vec::new(),
             memo: HashMap::new(),
+            copied: 0,
         };
         for _ in 0..MOST {
             if machine.step()? {
@@ -98,6 +99,8 @@ struct Machine<'a> {
     /// Heights of the stack at the open marks.
     marks: Vec<usize>,
     memo: HashMap<usize, ValueIndex>,
+    /// Pairs in dictionaries, which each call copies.
+    copied: usize,
 }
 
 impl Machine<'_> {
@@ -233,6 +236,12 @@ impl Machine<'_> {
                     state: None,
                 };
                 let dictionary = self.ordered_dictionary(function, arguments);
+                if let Some(Value::Dictionary(pairs)) = &dictionary {
+                    self.copied += pairs.len();
+                    if self.copied > MOST {
+                        return Err(format!("more than {MOST} pairs in dictionaries"));
+                    }
+                }
                 self.push(dictionary.unwrap_or(call));
             }
             // BUILD: the state of a call's result
@@ -538,5 +547,17 @@ mod tests {
             doubling.extend(b"q\x01h\x01h\x01\x86");
         }
         assert!(Pickle::read(&[&doubling[..], b"."].concat()).is_ok());
+        // A list of 1,000 pairs, of which each call makes a dictionary.
+        let calls = |count: usize| {
+            let mut calls = b"ccollections\nOrderedDict\nq\x00K\x01K\x02\x86q\x01](".to_vec();
+            calls.extend(b"h\x01".repeat(1000));
+            calls.extend(b"e\x85q\x02");
+            calls.extend(b"h\x00h\x02R0".repeat(count));
+            calls.extend(b"N.");
+            calls
+        };
+        assert!(Pickle::read(&calls(MOST / 1000)).is_ok());
+        let error = Pickle::read(&calls(MOST / 1000 + 1)).unwrap_err();
+        assert!(error.contains("pairs in dictionaries"), "{error}");
     }
 }

@@ -208,6 +208,14 @@ impl<'a> SplitWriter<'a> {
             format!("label {label} of {} classes", info.classes)
         } else if let Some(tokens) = towers.iter().find(|tokens| tokens.len() > self.max_length) {
             format!("{} tokens, more than {}", tokens.len(), self.max_length)
+        } else if info.first_id == 0
+            && let Some(tokens) = towers.iter().find(|tokens| tokens.len() != self.max_length)
+        {
+            format!(
+                "{} tokens instead of {}: without an id for padding (first_id = 0) all rows are of one length",
+                tokens.len(),
+                self.max_length
+            )
         } else if let Some(token) = towers
             .iter()
             .filter_map(|tokens| too_large(tokens, info))

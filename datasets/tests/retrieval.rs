@@ -249,16 +249,17 @@ fn what_is_wrong_with_a_line_is_said() {
         );
     }
     // A file cut within its last text, which without decoding would be taken as it is.
-    let root = tempfile::tempdir().unwrap();
-    let mut files = pairs();
-    let start = b"1.0\ta\tb\tt\tb'cut sho";
-    files[1].1.extend_from_slice(start);
-    let folder = raw::folder(root.path(), &files);
-    let error = build(&Retrieval, &key(Protocol::Clean), &folder)
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("the file ends within a text"), "{error}");
-    assert!(error.contains("lra data fetch retrieval"), "{error}");
+    for start in [&b"1.0\ta\tb\tt\tb'cut sho"[..], b"1.0\ta\tb\tt\tb'it\\'"] {
+        let root = tempfile::tempdir().unwrap();
+        let mut files = pairs();
+        files[1].1.extend_from_slice(start);
+        let folder = raw::folder(root.path(), &files);
+        let error = build(&Retrieval, &key(Protocol::Clean), &folder)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("the file ends within a text"), "{error}");
+        assert!(error.contains("lra data fetch retrieval"), "{error}");
+    }
 
     let root = tempfile::tempdir().unwrap();
     let folder = raw::folder(root.path(), &pairs()[..2].to_vec());
@@ -449,6 +450,11 @@ fn a_wrong_corpus_is_refused() {
             "edge",
             |files| files[1].1.extend(b"P01\n"),
             "edges.tsv:424: not two ids",
+        ),
+        (
+            "header of edges",
+            |files| files[1].1.splice(0..0, *b"citing\tcited\n").for_each(drop),
+            "edges.tsv:1: a header, which this table has none of",
         ),
         (
             "few",

@@ -126,6 +126,9 @@ impl Corpus {
                     return Err(lines.wrong(number, problem));
                 }
             };
+            if number == 1 && is_header([&edge[0], &edge[1]]) {
+                return Err(lines.wrong(number, HEADER.to_owned()));
+            }
             self.bytes += edge[0].len() + edge[1].len();
             if self.edges.len() >= MOST || self.bytes > MOST_BYTES {
                 let problem = "more citations than a corpus may have".to_owned();

@@ -158,11 +158,18 @@ pub(super) fn is_blank(text: &[u8]) -> bool {
     }
 }
 
-/// Returns whether the last field begins as a bytes literal and does not end as one.
+/// Returns whether the last field begins as a bytes literal and does not end as one. A quote behind
+/// a backslash ends nothing, but the backslash may be one that another one escapes.
 fn is_open(line: &[u8]) -> bool {
     let text = line.rsplit(|&byte| byte == b'\t').next();
     match text {
-        Some([b'b', quote @ (b'\'' | b'"'), rest @ ..]) => rest.last() != Some(quote),
+        Some([b'b', quote @ (b'\'' | b'"'), rest @ ..]) => match rest {
+            [body @ .., last] if last == quote => {
+                let slashes = body.iter().rev().take_while(|byte| **byte == b'\\');
+                slashes.count() % 2 == 1
+            }
+            _ => true,
+        },
         _ => false,
     }
 }
