@@ -20,6 +20,17 @@ pub fn clear_unfinished(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that the folder of a file is there, so that a command can refuse its name before it works
+/// for minutes.
+///
+/// # Errors
+/// There is no such folder.
+pub fn check_folder(path: &Path) -> Result<()> {
+    let folder = disk::folder_of(path);
+    let found = fs::metadata(folder).map_err(Error::io("write into", folder));
+    found.map(drop)
+}
+
 /// Replaces the file at `path` by `bytes`, which are written to a temporary file, flushed to the
 /// disk and renamed. An existing file keeps its permissions.
 ///

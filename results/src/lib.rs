@@ -58,7 +58,7 @@ pub mod tables;
 mod tone;
 pub mod verdict;
 
-pub use atomic::{clear_unfinished, write};
+pub use atomic::{check_folder, clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
 pub use format::{apart, counted, fold, grouped, listed, scaled, wrap};

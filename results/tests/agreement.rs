@@ -280,6 +280,34 @@ fn the_table_of_bits_says_which_seeds_learned_anything() {
     assert!(text.contains("trained_mean"), "{text}");
 }
 
+/// A record without bits, such as one of another program, is left out of a cell whose other seeds
+/// have them.
+#[test]
+fn a_record_without_bits_hides_none_of_the_others() {
+    let mut records: Vec<Record> = (0..3)
+        .map(|seed| cell("lstm", "listops", seed, 0.5))
+        .collect();
+    for record in &mut records {
+        let scores = record.scores.as_mut().unwrap();
+        (scores.prior_loss, scores.test_loss) = (Some(2.0), Some(1.0));
+    }
+    let scores = records[1].scores.as_mut().unwrap();
+    (scores.bits_gained, scores.prior_loss) = (None, None);
+    let table = tables::find("bits").unwrap().make(&records, None);
+    let texts: Vec<&str> = table.rows[0]
+        .cells
+        .iter()
+        .map(|it| it.text.as_str())
+        .collect();
+    assert!(texts.iter().any(|it| it.starts_with("50.0")), "{texts:?}");
+    let notes = table.notes.join("\n");
+    assert!(
+        notes.contains("1 run left out: records without bits."),
+        "{notes}"
+    );
+    assert!(!notes.contains("No bits on"), "{notes}");
+}
+
 /// A diverged run has no bits if the scored ones beside it have no loss of the label shares: else
 /// it would be the only seed of its cell.
 #[test]

@@ -483,6 +483,36 @@ fn without_a_transformer_there_is_no_break_even() {
     assert!(table.notes[0].contains("nothing to compare with"));
 }
 
+/// A model that ran out of memory at a length takes more there than any other.
+#[test]
+fn what_does_not_fit_is_dearer_than_all_that_was_measured() {
+    let verdicts = |fits: [bool; 2]| -> Vec<String> {
+        let mut cells = vec![
+            cell("transformer", &[], 1024, [0.1, 0.1], 40),
+            cell("transformer", &[], 4096, [0.4, 0.4], 160),
+        ];
+        for (length, fits) in [1024, 4096].into_iter().zip(fits) {
+            let seconds = 0.05 * length as f64 / 1024.0;
+            let mut linear = cell("linear", &[], length, [seconds, seconds], 20);
+            if !fits {
+                linear.rounds.clear();
+                linear.outcome = Outcome::OutOfMemory {
+                    reason: "it asked for more".to_owned(),
+                };
+            }
+            cells.push(linear);
+        }
+        let table = &bench::tables(&cells, None)[2];
+        assert_eq!(table.name, "bench-break-even");
+        let mut rows = table.rows.iter();
+        let linear = rows.find(|row| row.cells[0].text == "linear").unwrap();
+        linear.cells[1..].iter().map(|it| it.text.clone()).collect()
+    };
+    assert_eq!(verdicts([true, true]), ["below 1024"; 2]);
+    assert_eq!(verdicts([true, false]), ["none up to 4096"; 2]);
+    assert_eq!(verdicts([false, true]), ["4096"; 2]);
+}
+
 /// The peak of a cell is that of its hungriest round, and its speeds are in their order.
 #[test]
 fn a_cell_is_described_by_all_of_its_rounds() {

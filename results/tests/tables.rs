@@ -1491,6 +1491,35 @@ fn labels_at_positions_have_a_row_for_each_group() {
     );
 }
 
+/// A permuted run stands beside a run on the same data in their order, never beside one of another
+/// protocol.
+#[test]
+fn a_permuted_run_is_compared_with_the_same_data() {
+    let of = |label: &str, protocol: &str, accuracy: f64| {
+        let mut record = on(run("s4d", 0, accuracy), "image", "official", 10);
+        record.task.label = label.to_owned();
+        record.task.protocol = protocol.to_owned();
+        if label.contains("permute") {
+            record.recipe.overrides.push("data.permute=1".to_owned());
+        }
+        record
+    };
+    let text = |records: &[Record]| {
+        let table = table("probes", records, None);
+        let row = table.rows.iter().find(|row| row.cells[0].text == "s4d");
+        row.unwrap().cells[1].text.clone()
+    };
+    for label in ["image@permute1", "image@64-permute1"] {
+        let stored = label
+            .trim_end_matches("permute1")
+            .trim_end_matches(['@', '-']);
+        let permuted = of(label, "clean", 0.4);
+        let [same, other] = ["clean", "tay2021"].map(|protocol| of(stored, protocol, 0.7));
+        assert_eq!(text(&[permuted.clone(), other.clone()]), "40.0", "{label}");
+        assert_eq!(text(&[other, same, permuted]), "40.0 (-30.0)", "{label}");
+    }
+}
+
 /// Probes have a row for each model, the best mean first, a model without all probes last, then the
 /// most frequent answer. Tasks that are no probes are left out.
 #[test]
