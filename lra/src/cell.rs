@@ -132,6 +132,10 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
             {
                 draft.provenance.jobs = Some(results::record::SEVERAL);
             }
+            // Known even if this attempt ends before it opens the data.
+            if let Some(earlier) = &before.record {
+                draft.task.data_digest = earlier.task.data_digest.clone();
+            }
             before.record
         }
         Start::Anew => {
@@ -143,30 +147,45 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
                 }
                 context.reporter.note(&other);
             }
-            if let Some(remark) = resolved.spec.train.endless_warmup() {
+            let spec = &resolved.spec;
+            if let Some(remark) = spec.train.endless_warmup() {
                 context.reporter.note(&remark);
+            }
+            let pretrains = !spec.pretrain.is_off();
+            let pretraining = pretrains.then(|| spec.pretrain.training(&spec.train));
+            if let Some(remark) = pretraining.and_then(|it| it.endless_warmup()) {
+                context.reporter.note(&format!(
+                    "in pretraining, whose steps are pretrain.steps, {remark}"
+                ));
             }
             None
         }
     };
+    // Until its files are gone, a run that is to be replaced stays as it is, whatever fails.
+    let owns = context.if_exists != IfExists::Replace || !folder.holds_a_run();
     let mut attempt = RunAttempt {
         resolved,
         context,
         shape: &shape,
         folder: &folder,
         // The guard is set from here on: data may have to be built, which can run out of memory.
-        guard: OomGuard::record_oom_for(&folder, &draft, context.memory_limit)?,
+        guard: OomGuard::record_oom_for(&folder, owns.then_some(&draft), context.memory_limit)?,
         draft,
+        owns,
     };
     let trained = panics::caught(|| attempt.train(resumes, before.as_deref()));
-    let RunAttempt { draft, guard, .. } = attempt;
+    let RunAttempt {
+        draft, guard, owns, ..
+    } = attempt;
     drop(guard);
     context.reporter.stop();
     let record = match trained {
         Ok(trained) => {
             record::complete(draft, resolved, &shape, &folder, &trained, context.device)?
         }
-        Err(error) if error.class == Class::Run || device::is_out_of_memory(&error.cause) => {
+        Err(error)
+            if owns && (error.class == Class::Run || device::is_out_of_memory(&error.cause)) =>
+        {
             record::fail(draft, &folder, error)?
         }
         Err(error) => return Err(error),
@@ -333,6 +352,8 @@ struct RunAttempt<'a> {
     guard: OomGuard,
     /// The record as far as it is known.
     draft: Record,
+    /// True if the folder holds no other run, whose record a failure would replace.
+    owns: bool,
 }
 
 /// The result of training.
@@ -365,7 +386,6 @@ impl RunAttempt<'_> {
         }
         let (meta, sizes) = resolved.meta()?;
         self.draft.model.parameters = sizes.elements() as u64;
-        self.guard.update(&self.draft);
         match resumes {
             true => self.folder.keep_error(None)?,
             false => {
@@ -373,9 +393,14 @@ impl RunAttempt<'_> {
                 self.folder.save_spec(&resolved.spec)?;
             }
         }
+        self.owns = true;
+        self.guard.update(&self.draft);
         self.folder.save_draft(&self.draft)?;
-        if resumes && !self.draft.provenance.accepted_changes.is_empty() {
-            // From here on the draft describes the inputs of the run, whenever it ends.
+        let was_stopped =
+            before.is_some_and(|it| matches!(it.outcome, results::Outcome::Interrupted { .. }));
+        if resumes && (!was_stopped || !self.draft.provenance.accepted_changes.is_empty()) {
+            // From here on the draft describes the inputs of the run, whenever it ends, and the
+            // failure that it goes on from is no longer its outcome.
             self.folder.remove_record()?;
         }
         let flops = meta.flops(1, shape.train_length);
@@ -492,7 +517,13 @@ impl RunAttempt<'_> {
         let (resolved, context) = (self.resolved, self.context);
         let spec = &resolved.spec;
         let workload = Workload::new(&spec.train, self.draft.task.rows);
-        let full = FullTask::of(resolved, &splits, workload.passes() * flops as f64)?;
+        let full = FullTask::of(resolved, &splits, workload.passes() * flops as f64);
+        let full = full.unwrap_or_else(|error| {
+            context
+                .reporter
+                .say(&format!("full task  not estimated: {error}"));
+            None
+        });
         device::reset_peak(context.device);
         let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
         let model_shape = resolved.model_shape(self.shape);

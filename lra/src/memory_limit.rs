@@ -34,7 +34,7 @@ pub struct OomGuard {
 
 impl OomGuard {
     /// Returns a guard. While it lives, running out of memory writes `draft` with the outcome
-    /// `out_of_memory` into `folder`. `limit` is the limit on live bytes of the process, those
+    /// `out_of_memory` into `folder`, or no record before a draft is given. `limit` is the limit on live bytes of the process, those
     /// already held included. The default is 95 % of the memory that the system allows, minus the
     /// memory of the process outside its heap: code, stacks, fragmentation.
     ///
@@ -42,7 +42,7 @@ impl OomGuard {
     /// The limit leaves no room for any run.
     pub fn record_oom_for(
         folder: &RunFolder,
-        draft: &Record,
+        draft: Option<&Record>,
         limit: Option<usize>,
     ) -> Result<Self> {
         if let Some(limit) = limit {
@@ -50,7 +50,10 @@ impl OomGuard {
         }
         let path = folder.record();
         let guard = OomGuard { path };
-        guard.update(draft);
+        match draft {
+            Some(draft) => guard.update(draft),
+            None => set_current_run(None),
+        }
         let most_of_it = || {
             let most = limits::total_memory()? as f64 * SHARE;
             Some((most as usize).saturating_sub(memory::beside()))

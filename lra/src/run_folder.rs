@@ -134,6 +134,11 @@ impl RunFolder {
         })
     }
 
+    /// Returns whether files of a run are there, finished or not.
+    pub fn holds_a_run(&self) -> bool {
+        self.record().exists() || RunFolder::is_begun(&self.path)
+    }
+
     /// Returns the record of the run with these settings in the folder at `path` as far as it is
     /// known: the last one written, else the draft.
     ///

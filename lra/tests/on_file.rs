@@ -68,6 +68,49 @@ fn is_refused_and_used(place: &Place, words: &str, reason: &str) {
     assert!(err(&used).contains(reason), "{}", err(&used));
 }
 
+/// A run that is to be replaced stays as it is until its files are gone: a failure before that,
+/// such as a full disk while data are built, must not put its own record beside the old weights.
+#[cfg(unix)]
+#[test]
+fn a_failed_force_leaves_the_old_run_as_it_was() {
+    let place = Place::new();
+    place.ok(RUN);
+    let record = place.run_folder("runs").join("record.json");
+    edit(&record, |it| {
+        it["versions"]["sources"] = json!("0".repeat(64))
+    });
+    let before = fs::read(&record).unwrap();
+    fs::remove_dir_all(place.path().join("data")).unwrap();
+    let mut command = place.command(&format!("{RUN} --force"));
+    command.env("LRA_FAULTS", format!("write:3:{}", libc::ENOSPC));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    assert!(fs::read(&record).unwrap() == before, "{}", err(&output));
+    let message = place.fails(2, &format!("{RUN} --resume"));
+    assert!(message.contains("--force"), "{message}");
+    place.ok(&format!("{RUN} --force"));
+}
+
+/// A run that goes on after a failure is an interrupted one if it is killed.
+#[cfg(unix)]
+#[test]
+fn a_failure_is_no_longer_the_outcome_once_the_run_went_on() {
+    let place = Place::new();
+    let words = format!("{RUN} --set train.checkpoint_every=2 --set train.eval_every=0");
+    let mut command = place.command(&words);
+    // Its record is that of the failure: a checkpoint could not be written.
+    command.env("LRA_FAULTS", format!("rename:6:{}", libc::ENOSPC));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    assert_eq!(place.record("runs")["outcome"]["status"], "failed");
+    let mut command = place.command(&format!("{words} --resume"));
+    let output = command.env("LRA_FAULTS", "rename:4:die").output().unwrap();
+    assert_eq!(output.status.code(), None, "{}", err(&output));
+    assert!(!place.run_folder("runs").join("record.json").exists());
+    place.ok(&format!("{words} --resume"));
+    assert_eq!(place.record("runs")["outcome"]["status"], "scored");
+}
+
 #[test]
 fn weights_of_another_program_or_other_data_are_used_only_if_told_so() {
     let place = Place::new();
