@@ -294,7 +294,12 @@ impl TrainOptions {
 
     /// Returns a remark if the warm-up takes the whole run.
     pub fn endless_warmup(&self) -> Option<String> {
-        (self.warmup > 0 && self.warmup >= self.steps && self.steps > 0).then(|| {
+        // The last update of a warm-up of `one_cycle` has the highest rate.
+        let reached = match self.schedule {
+            Schedule::OneCycle => self.warmup <= self.steps,
+            _ => self.warmup < self.steps,
+        };
+        (self.warmup > 0 && !reached && self.steps > 0).then(|| {
             format!(
                 "train.warmup = {} is not less than train.steps = {}, so the learning rate never reaches {:e}; `--set train.warmup={}` shortens the warm-up",
                 self.warmup,
@@ -430,6 +435,14 @@ mod tests {
             let told = told(warmup).unwrap();
             assert!(told.contains("--set train.warmup=5"), "{told}");
         }
+        // Its peak is at the last update of the warm-up.
+        let told = |warmup| {
+            let options = options(|it| {
+                (it.steps, it.warmup, it.schedule) = (50, warmup, Schedule::OneCycle);
+            });
+            options.endless_warmup().is_some()
+        };
+        assert_eq!([49, 50, 51].map(told), [false, false, true]);
     }
 
     #[test]

@@ -54,7 +54,10 @@ impl<'a> Estimator<'a> {
     ) -> Estimator<'a> {
         let mut known = HashMap::new();
         for cell in cells {
-            if let Some(estimate) = on_file.get(&cell.digest).and_then(of_record) {
+            let record = on_file.get(&cell.digest);
+            // With other threads it took another time.
+            let record = record.filter(|it| it.provenance.threads == options.threads);
+            if let Some(estimate) = record.and_then(of_record) {
                 known.insert(seedless_digest(cell), Ok(estimate));
             }
         }

@@ -251,6 +251,13 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
         (Some(code), _) if code == interrupted => Ended::Interrupted,
         // The signal came before the run could listen to it.
         (None, None) if child::was_stopped(status) => Ended::Interrupted,
+        (Some(code), Some(record)) if code != 0 && record.outcome == Outcome::Scored => {
+            let reason = format!("it was scored, but {}", reason_of(folder, status));
+            Ended::Failed(Failure {
+                record: Some(Box::new(record)),
+                ..Failure::new(Class::Run, reason)
+            })
+        }
         (_, Some(record)) => Ended::of(record),
         (None, None) => Ended::Failed(Failure::new(
             Class::Run,
@@ -261,14 +268,19 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
         (Some(code), None) => {
             let classes = [Class::Usage, Class::Data];
             let class = classes.into_iter().find(|it| i32::from(it.code()) == code);
-            let log = tail(&folder.join(SWEEP_LOG)).unwrap_or_default();
-            let reason = reason(&String::from_utf8_lossy(&log));
-            let reason = match reason.is_empty() {
-                true => status.to_string(),
-                false => reason,
-            };
+            let reason = reason_of(folder, status);
             Ended::Failed(Failure::new(class.unwrap_or(Class::Run), reason))
         }
+    }
+}
+
+/// Returns the reason that the log of a run gives for its end, else its exit status.
+fn reason_of(folder: &Path, status: ExitStatus) -> String {
+    let log = tail(&folder.join(SWEEP_LOG)).unwrap_or_default();
+    let reason = reason(&String::from_utf8_lossy(&log));
+    match reason.is_empty() {
+        true => status.to_string(),
+        false => reason,
     }
 }
 
@@ -422,7 +434,8 @@ mod tests {
             found,
             ["scored", "Usage", "Data", "Run", "Run", "interrupted"]
         );
+        // With a new score, the run failed at what follows, such as an export to a tracker.
         let found: Vec<_> = [0, 4, 130].map(|code| of(code, None)).into();
-        assert_eq!(found, ["scored", "scored", "interrupted"]);
+        assert_eq!(found, ["scored", "Run", "interrupted"]);
     }
 }

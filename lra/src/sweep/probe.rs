@@ -1,7 +1,7 @@
 //! `lra sweep --probe`: short runs at each of a recipe's learning rates, and the rate with the
 //! lowest validation loss.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use results::table::{Cell as TableCell, Column, Row, Table};
 
@@ -36,6 +36,8 @@ pub fn cells(matrix: &Matrix, typed: &[String]) -> Result<Planned> {
     }
     let refused = matrix.planned(typed)?.refused;
     let mut cells = Vec::new();
+    // A model or a task that is named twice is probed once.
+    let mut known = HashSet::new();
     for name in &matrix.recipes {
         let probe = rates_of(name)?;
         for task in &matrix.tasks {
@@ -67,7 +69,8 @@ pub fn cells(matrix: &Matrix, typed: &[String]) -> Result<Planned> {
                     short
                         .options
                         .extend(added.map(|(key, value)| format!("{key}={value}")));
-                    cells.extend(of_model(short).cells()?);
+                    let new = of_model(short).cells()?.into_iter();
+                    cells.extend(new.filter(|cell| known.insert(cell.digest.clone())));
                 }
             }
         }
@@ -250,6 +253,19 @@ mod tests {
             Some(0.25)
         );
         assert_eq!(best_of(&[0; 4].map(|_| diverged.clone())), None);
+    }
+
+    #[test]
+    fn a_model_that_is_named_twice_is_probed_once() {
+        let of = |models: Vec<ModelChoice>| {
+            let matrix = Matrix {
+                tasks: vec!["listops".parse().unwrap()],
+                recipes: vec!["mini".to_owned()],
+                ..matrix(models, vec![0])
+            };
+            cells_of(&matrix).len()
+        };
+        assert_eq!(of(vec![bag(&[]), bag(&[])]), of(vec![bag(&[])]));
     }
 
     #[test]

@@ -74,18 +74,28 @@ impl FromStr for Dimension {
 pub fn check_free(dimensions: &[Dimension], fixed: &[String]) -> Result<()> {
     for (place, dimension) in dimensions.iter().enumerate() {
         let key = &dimension.key;
-        if dimensions[..place].iter().any(|other| other.key == *key) {
+        let whole = in_section(key);
+        let others = &mut dimensions[..place].iter();
+        if others.any(|other| in_section(&other.key) == whole) {
             return Err(Error::usage(format!(
                 "--grid {key}: the setting is searched twice; give all of its values in one --grid"
             )));
         }
-        if let Some(value) = fixed.iter().find(|it| overlay::key(it) == key) {
+        if let Some(value) = fixed.iter().find(|it| overlay::key(it) == whole) {
             return Err(Error::usage(format!(
                 "--grid {key}: {value} fixes the setting; search it or fix it"
             )));
         }
     }
     Ok(())
+}
+
+/// Returns the key of a setting with its section, which is `model` if none is named.
+fn in_section(key: &str) -> String {
+    match key.contains('.') {
+        true => key.to_owned(),
+        false => format!("model.{key}"),
+    }
 }
 
 impl Dimension {
@@ -224,6 +234,12 @@ mod tests {
         assert!(check_free(&[rate.clone(), layers.clone()], &fixed("train.steps=3")).is_ok());
         let error = check_free(&[rate.clone(), layers.clone(), rate.clone()], &[]);
         assert!(error.unwrap_err().to_string().contains("searched twice"));
+        // A setting without a section is one of the model.
+        let [short, whole] = ["variant=a,b", "model.variant=a,c"].map(dimension);
+        let error = check_free(&[short.clone(), whole], &[]);
+        assert!(error.unwrap_err().to_string().contains("searched twice"));
+        let error = check_free(&[short], &fixed("model.variant=a")).unwrap_err();
+        assert!(error.to_string().contains("fixes the setting"), "{error}");
         let error = check_free(&[rate, layers], &fixed("block.layers = 2")).unwrap_err();
         assert!(
             error.to_string().contains("block.layers = 2 fixes"),

@@ -29,7 +29,7 @@ use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
 use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, overlay, runtime, shell, stderr};
+use crate::{limits, overlay, shell, stderr};
 
 /// Advice on records that differ from what would be made here.
 pub const CHANGED: &str = "what has changed is neither used nor run again: --redo-changed runs it again, --accept-changes takes it as it is";
@@ -45,7 +45,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         data_option: arguments.place.data.clone(),
         out: arguments.out.clone(),
         device: devices[0].clone(),
-        threads: (runtime::threads(arguments.threads) / jobs).max(1),
+        threads: (script::threads(arguments) / jobs).max(1),
         jobs,
         memory_limit: arguments.memory_limit.or_else(share),
         accept_changes: arguments.accept_changes,
@@ -70,7 +70,13 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     }
     if let Some(system) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
-        cmd::print(&script::script(system, arguments, &cells, &mut estimator)?)?;
+        cmd::print(&script::script(
+            system,
+            arguments,
+            &cells,
+            &mut estimator,
+            &stop,
+        )?)?;
         return Ok(match refused.len() {
             0 => ExitCode::SUCCESS,
             count => {
@@ -144,6 +150,7 @@ fn planned(arguments: &SweepArgs) -> Result<Planned> {
             .cloned()
             .chain(model.assignments())
             .collect();
+        overlay::check_once(&fixed)?;
         search::check_free(&arguments.grid, &fixed)?;
     }
     let mut typed = assignments.clone();

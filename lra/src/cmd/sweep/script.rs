@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::cli::sweep::SweepArgs;
 use crate::error::{Class, Classify, Error, Result};
+use crate::runtime;
+use crate::signals::Stop;
 use crate::sweep::batch_job::{BatchSystem, Job, OF_TORCH, VOLUME};
 use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
@@ -23,6 +25,7 @@ pub(super) fn script(
     arguments: &SweepArgs,
     cells: &[Cell],
     estimator: &mut Estimator<'_>,
+    stop: &Stop,
 ) -> Result<String> {
     let mut words = Vec::new();
     // 0 stands for all cores, and an element only has those that it asks for.
@@ -77,7 +80,7 @@ pub(super) fn script(
     let memory = memory.map(|bytes| (bytes as f64 * jobs as f64 * BESIDE_HEAP) as usize);
     let program = std::env::current_exe().during(Class::Run, "finding this program")?;
     let time = match arguments.estimate {
-        true => Some(time_limit(cells, elements, jobs, estimator)?),
+        true => Some(time_limit(cells, elements, jobs, estimator, stop)?),
         false => None,
     };
     let job = Job {
@@ -107,6 +110,28 @@ fn of_torch() -> Vec<(&'static str, String)> {
     OF_TORCH.into_iter().filter_map(set).collect()
 }
 
+/// Returns the threads that all runs of the sweep have together: those of this machine, or of an
+/// element of a script, which passes as many as it asks for cores.
+pub fn threads(arguments: &SweepArgs) -> usize {
+    match (arguments.emit, arguments.threads) {
+        (Some(BatchSystem::Shell) | None, asked) => runtime::threads(asked),
+        (Some(_), 0) => arguments.jobs(),
+        (Some(_), asked) => asked,
+    }
+}
+
+/// Returns the time until tasks of these times have ended, `workers` at a time: each begins where
+/// one ends first.
+fn makespan(times: &[f64], workers: usize) -> f64 {
+    let mut ends = vec![0.0_f64; workers.max(1)];
+    for time in times {
+        if let Some(first) = ends.iter_mut().min_by(|one, other| one.total_cmp(other)) {
+            *first += time;
+        }
+    }
+    ends.into_iter().fold(0.0, f64::max)
+}
+
 /// Returns the time of the longest element, with a reserve. Cells are distributed to the elements
 /// in turn.
 fn time_limit(
@@ -114,15 +139,36 @@ fn time_limit(
     elements: usize,
     jobs: usize,
     estimator: &mut Estimator<'_>,
+    stop: &Stop,
 ) -> Result<Duration> {
-    let mut times = vec![0.0; elements.max(1)];
+    let mut times = vec![Vec::new(); elements.max(1)];
     for (index, cell) in cells.iter().enumerate() {
         let estimate = estimator.estimate(cell)?;
+        if stop.requested() {
+            return Err(Error::new(
+                Class::Interrupted,
+                "stopped before the script was written",
+            ));
+        }
         let estimate = estimate
             .map_err(|reason| Error::usage(format!("--estimate: {}: {reason}", cell.title())))?;
-        times[index % elements] += estimate.time.as_secs_f64() / jobs as f64;
+        times[index % elements].push(estimate.time.as_secs_f64());
     }
-    let longest = times.into_iter().fold(0.0, f64::max);
+    let longest = times.iter().map(|times| makespan(times, jobs));
+    let longest = longest.fold(0.0, f64::max);
     let asked = Duration::try_from_secs_f64(RESERVE.0 * longest).unwrap_or(Duration::MAX);
     Ok(asked.saturating_add(RESERVE.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_cell_takes_its_time_however_many_run_beside_it() {
+        assert_eq!(makespan(&[10.0, 1.0, 1.0, 1.0], 4), 10.0);
+        assert_eq!(makespan(&[3.0; 4], 2), 6.0);
+        assert_eq!(makespan(&[1.0, 1.0, 2.0], 1), 4.0);
+        assert_eq!(makespan(&[], 3), 0.0);
+    }
 }
