@@ -169,7 +169,10 @@ fn a_check_without_baseline_or_runs_says_so() {
     assert!(text.contains("no records under runs"), "{text}");
     place.ok("run --task toy --model bag --recipe smoke --quiet");
     let text = place.fails(3, "check --baseline none.csv");
-    assert!(text.contains("none.csv"), "{text}");
+    assert!(
+        text.contains("there is no baseline none.csv: --update makes one"),
+        "{text}"
+    );
     place.ok("merge runs --output all.csv");
     let text = place.fails(2, "check --baseline none.csv all.csv");
     assert!(text.contains("all.csv is a file of records"), "{text}");

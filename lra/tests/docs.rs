@@ -238,6 +238,23 @@ fn tables_on_pages_are_those_of_the_records() {
     }
 }
 
+/// The tables of speed and memory are those of the session of `lra bench` on file.
+#[test]
+fn tables_of_speed_are_those_of_the_session() {
+    let place = Place::new();
+    let page = "docs/speed.md";
+    fs::write(place.path().join("speed.md"), read(page)).unwrap();
+    let session = root().join("results/bench/cpu.jsonl");
+    let words = ["report", "--splice", "speed.md", "--bench"];
+    let output = place.command("").args(words).arg(&session).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        fs::read_to_string(place.path().join("speed.md")).unwrap() == read(page),
+        "renew it by `lra report --bench results/bench/cpu.jsonl --splice {page}`"
+    );
+}
+
 /// Returns the text of a page between a heading and the next one of its level or above.
 fn section(page: &str, heading: &str) -> String {
     let text = read(page);

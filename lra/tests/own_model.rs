@@ -184,7 +184,7 @@ fn a_new_crate_within_the_sources_joins_their_workspace() {
     write("Cargo.toml", workspace);
     write("lra/Cargo.toml", &package("lra"));
     write("lra/src/lib.rs", "");
-    let new = |words: &str| {
+    let new = &|words: &str| {
         let mut command = place.command(&format!("new {words}"));
         let output = command.current_dir(&root).output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -230,4 +230,26 @@ fn a_new_crate_within_the_sources_joins_their_workspace() {
         assert!(manifest.contains_key("workspace"), "{folder}");
     }
     assert_eq!(read("Cargo.toml"), before);
+
+    // Several at once: each is a member in the end.
+    let names = ["at_once_1", "at_once_2", "at_once_3", "at_once_4"];
+    std::thread::scope(|scope| {
+        for name in names {
+            scope.spawn(move || new(&format!("model {name} --lra lra")));
+        }
+    });
+    let manifest = read("Cargo.toml");
+    for name in names {
+        assert!(
+            manifest.contains(&format!("\"{name}\"")),
+            "{name}: {manifest}"
+        );
+    }
+    let left = std::fs::read_dir(&root)
+        .unwrap()
+        .map(|it| it.unwrap().file_name());
+    let left: Vec<_> = left
+        .filter(|it| it.to_string_lossy().starts_with('.'))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -171,6 +171,18 @@ fn a_score_is_broken_down_and_the_worst_examples_are_shown() {
     assert_eq!(counts, 100);
     let message = place.fails(2, &format!("explain {run} --quiet --png x.png"));
     assert!(message.contains("are not pictures"), "{message}");
+    // A name that cannot be written is refused before anything is read.
+    for words in [
+        "score no-run --predictions nowhere/all.csv",
+        "explain no-run --output nowhere/all.html",
+        "explain no-run --png nowhere/all.png",
+    ] {
+        let message = place.fails(3, words);
+        assert!(
+            message.contains("cannot write into nowhere"),
+            "{words}: {message}"
+        );
+    }
     let tiny = "--set data.train=64 --set data.val=16 --set data.test=16 --set train.steps=2";
     place.ok(&format!(
         "run --task pathfinder --recipe smoke --model bag --quiet {tiny} --out pictures"

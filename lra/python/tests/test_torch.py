@@ -4,9 +4,11 @@ import hashlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -131,6 +133,42 @@ class Mixers(unittest.TestCase):
             codes.append(ran.returncode)
         self.assertEqual(codes, [0, 0, 2], ran.stderr)
         self.assertIn("source has changed", ran.stderr)
+
+    @unittest.skipUnless(hasattr(os, "killpg"), "needs process groups")
+    def test_a_signal_to_the_whole_group_saves_the_run(self):
+        _, variables = lra.torch_mixer(self.mixers.plain)
+        # A file of the folder in which the command is typed is no module of Python.
+        folder = Path(self.place.name) / "typed"
+        folder.mkdir()
+        (folder / "struct.py").write_text("raise RuntimeError('this file is not the module')\n")
+        out = self.out / "signalled"
+        words = [lra.program(), "run", "--task", "toy", "--model", "torch_plain", "--recipe", "smoke", "--steps", "100000"]
+        words += ["--set", "train.checkpoint_every=10", "--set", "train.eval_every=0", "--quiet"]
+        words += ["--data", str(self.data), "--out", str(out)]
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+            with self.subTest(name):
+                run = subprocess.Popen(
+                    [*words, "--resume"],
+                    cwd=folder,
+                    env={**os.environ, **variables},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+                )
+                before = {path: path.stat().st_mtime_ns for path in out.glob("*/checkpoint.safetensors")}
+                for _ in range(1200):
+                    now = {path: path.stat().st_mtime_ns for path in out.glob("*/checkpoint.safetensors")}
+                    if now != before or run.poll() is not None:
+                        break
+                    time.sleep(0.05)
+                self.assertIsNone(run.poll(), run.stderr.read() if run.poll() is not None else "")
+                os.killpg(run.pid, getattr(signal, name))
+                _, told = run.communicate(timeout=60)
+                self.assertEqual(run.returncode, 130, told)
+                (record,) = out.glob("*/record.json")
+                self.assertEqual(json.loads(record.read_text())["outcome"]["status"], "interrupted", told)
 
     def test_a_factory_that_cannot_be_imported_is_refused(self):
         with self.assertRaises(ValueError):

@@ -91,7 +91,18 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;
+    let file = &arguments.baseline;
+    if !file.exists() {
+        return Err(Error::new(
+            Class::Data,
+            format!(
+                "there is no baseline {}: --update makes one of the runs under {}",
+                disk::escape(&file.display().to_string()),
+                disk::escape(&arguments.dir.display().to_string()),
+            ),
+        ));
+    }
+    let baseline = Baseline::read(file).class(Class::Data)?;
     let thresholds = Thresholds {
         level: arguments.level,
         loss: arguments.loss_threshold,

@@ -13,19 +13,21 @@ use super::score::{Scored, Scoring};
 use crate::cli::score::ExplainArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
-use crate::trained::Prediction;
+use crate::trained::{Prediction, TrainedRun};
 
 /// Runs the command.
 pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
-    let scored = scoring.score(&arguments.run, &arguments.on)?;
-    let are_pictures = scored.run.task.info().first_id == 0;
-    if arguments.png.is_some() && !are_pictures {
-        let name = scored.run.task.info().name;
+    let files = arguments.output.iter().chain(&arguments.png);
+    files.into_iter().try_for_each(|it| cmd::check_file(it))?;
+    let task = TrainedRun::open(&arguments.run, &arguments.on.assignments)?.task;
+    if arguments.png.is_some() && task.info().first_id != 0 {
         return Err(Error::usage(format!(
-            "--png: the examples of {name} are not pictures"
+            "--png: the examples of {} are not pictures",
+            task.info().name
         )));
     }
+    let scored = scoring.score(&arguments.run, &arguments.on)?;
     let worst = worst(&scored.predictions);
     let is_page = arguments.format == Format::Html;
     let count = match arguments.show {

@@ -14,6 +14,7 @@ use sources::Member;
 use crate::cli::{NewPlace, NewVerb};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result, in_writing};
+use crate::output_lock::OutputLock;
 use crate::shell;
 use crate::sweep::plan;
 
@@ -84,7 +85,11 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
         NewVerb::Task { .. } => task::files(kind, name),
     };
     let dependencies = dependencies(kind);
-    let member = Member::of(&folder, &lra, name, dependencies);
+    let member = || Member::of(&folder, &lra, name, dependencies);
+    // Held until the crate is a member: another one may join at the same time.
+    let lock = member().map(|it| OutputLock::acquire(it.manifest()));
+    let lock = lock.transpose()?;
+    let member = lock.as_ref().and_then(|_| member());
     let mut files = vec![("Cargo.toml", manifest(kind, name, &lra, member.as_ref()))];
     files.extend(own);
     files.push(("build.rs", BUILD.to_owned()));

@@ -25,6 +25,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     let alone = shows_bench && arguments.bench.is_some() && arguments.table.is_none();
     let mut loaded = match others.is_empty() && !alone {
         true => cmd::load(&arguments.dir, arguments.strict)?,
+        // Without a single run there may be no folder of runs.
+        false if alone && !arguments.dir.exists() => Loaded::default(),
         false => cmd::load_any(&arguments.dir, arguments.strict)?,
     };
     cmd::agree::drop_rates_of_the_recipe(&mut loaded.records);

@@ -19,6 +19,10 @@ use crate::{cmd, device, runtime};
 
 /// Runs the command.
 pub fn run(arguments: &ScoreArgs) -> Result<ExitCode> {
+    arguments
+        .predictions
+        .as_deref()
+        .map_or(Ok(()), cmd::check_file)?;
     let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let scored = scoring.score(&arguments.run, &arguments.on)?;
     if let Some(file) = &arguments.predictions {

@@ -15,12 +15,26 @@ use crate::run_folder;
 /// The file is one of those, or cannot be written. On a full disk the command failed, as if it was
 /// a run.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    refuse_own(path)?;
+    results::write(path, bytes).map_err(of_writing)
+}
+
+/// Checks the name of a file that [`write_file`] will write, before the work whose result it is.
+///
+/// # Errors
+/// The file is not to be replaced, or its folder is missing.
+pub fn check_file(path: &Path) -> Result<()> {
+    refuse_own(path)?;
+    results::check_folder(path).map_err(of_writing)
+}
+
+fn refuse_own(path: &Path) -> Result<()> {
     match kind(path) {
         Some(kind) => Err(Error::usage(format!(
             "{} is {kind}, which this would replace: choose another name",
             disk::escape(&path.display().to_string())
         ))),
-        None => results::write(path, bytes).map_err(of_writing),
+        None => Ok(()),
     }
 }
 

@@ -67,6 +67,11 @@ impl Member {
         })
     }
 
+    /// Returns the manifest of the workspace.
+    pub(super) fn manifest(&self) -> &Path {
+        &self.manifest
+    }
+
     /// Adds the crate to the members of the workspace, and to its lock file.
     pub(super) fn join(&self) -> Result<()> {
         let writing = |path: &Path| in_writing(format!("writing {}", path.display()));
