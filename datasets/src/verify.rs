@@ -22,10 +22,16 @@ use crate::{
 #[derive(Debug, Clone, Serialize)]
 pub struct Verification {
     /// The entry's folder.
+    #[serde(serialize_with = "as_text")]
     pub folder: PathBuf,
     /// Checks in the order they were made. After a file that does not open, the later ones are left
     /// out.
     pub checks: Vec<Check>,
+}
+
+/// Serializes a path as text, also if it is not all text.
+fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 impl Verification {

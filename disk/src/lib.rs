@@ -27,7 +27,7 @@ mod write;
 
 pub use alone::{create, is_shared, own_alone};
 pub use blame::is_of_content;
-pub use lock::{Locked, check_locks_variable, try_lock, try_lock_strictly};
+pub use lock::{Locked, check_locks_variable, is_at, try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
 pub use temporary::{TemporaryFolder, clear_temporary};
 pub use text::{escape, is_obeyed, printable, without_mark};

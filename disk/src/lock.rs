@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 
 use crate::faults::{self, Operation};
 
@@ -139,6 +140,21 @@ fn without_locks(error: &io::Error) -> io::Error {
             }
         ),
     )
+}
+
+/// Returns whether `path` is still the name of an open file.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |it: std::fs::Metadata| (it.dev(), it.ino());
+    let there = std::fs::symlink_metadata(path).map(number);
+    matches!((file.metadata().map(number), there), (Ok(open), Ok(there)) if open == there)
+}
+
+/// Returns whether `path` is still the name of an open file, which cannot be removed here.
+#[cfg(not(unix))]
+pub fn is_at(_file: &File, _path: &Path) -> bool {
+    true
 }
 
 #[cfg(test)]

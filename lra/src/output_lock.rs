@@ -1,6 +1,5 @@
 //! The lock of a file that collects results.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -36,7 +35,7 @@ impl OutputLock {
         loop {
             match run_folder::lock(&path)? {
                 // The process that held it before may have removed the file in between.
-                Some(file) if is_at(&file, &path) => return Ok(OutputLock { path, file }),
+                Some(file) if disk::is_at(&file, &path) => return Ok(OutputLock { path, file }),
                 Some(_) => {}
                 None => {
                     if !waits {
@@ -58,19 +57,4 @@ impl Drop for OutputLock {
         // If it cannot be removed, an empty file stays behind.
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-/// Returns whether `path` is still the name of an open file.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let number = |it: std::fs::Metadata| (it.dev(), it.ino());
-    let there = std::fs::symlink_metadata(path).map(number);
-    matches!((file.metadata().map(number), there), (Ok(open), Ok(there)) if open == there)
-}
-
-/// Returns whether `path` is still the name of an open file, which cannot be removed here.
-#[cfg(not(unix))]
-fn is_at(_file: &File, _path: &Path) -> bool {
-    true
 }

@@ -812,6 +812,27 @@ fn a_sweep_writes_into_a_folder_whose_name_is_no_text() {
             .map(|it| it.file_name())
             .all(|name| !name.to_string_lossy().contains("bad") || name == folder)
     );
+    // JSON has the name as far as it is text.
+    let more = "--tasks toy --models bag --recipe smoke --steps 1";
+    for (words, option) in [
+        (format!("sweep {more} --json --quiet"), "--out"),
+        (
+            "run --task toy --model bag --recipe smoke --dry-run --json".to_owned(),
+            "--out",
+        ),
+        ("data make toy --json".to_owned(), "--data"),
+        ("data list --json".to_owned(), "--data"),
+        ("data verify toy --json".to_owned(), "--data"),
+    ] {
+        let mut command = place.command(&words);
+        let output = command.arg(option).arg(folder).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", common::err(&output));
+        let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(
+            printed.to_string().contains("bad\u{fffd}"),
+            "{words}: {printed}"
+        );
+    }
 }
 
 /// Each of these was taken silently, or found only in the middle of a run.

@@ -476,6 +476,28 @@ fn damage_in_what_an_earlier_attempt_left_is_repaired() {
     assert_eq!(server.ranges(), ["bytes=1000-", ""]);
 }
 
+/// A process that was killed while it checked the file had received all of it.
+#[test]
+fn a_part_that_is_whole_is_not_fetched_again() {
+    let root = tempfile::tempdir().unwrap();
+    let server =
+        Server::start(|asked, stream| serve(asked, stream, &content(), "\"one\"", usize::MAX));
+    let lay = |bytes: &[u8]| {
+        fs::write(root.path().join("data.tar.gz.part"), bytes).unwrap();
+        let origin = format!("{}/data.tar.gz\n\"one\"\n{}\n", server.address, bytes.len());
+        fs::write(root.path().join("data.tar.gz.part.from"), origin).unwrap();
+    };
+    let arrived = || fs::read(&get(&server, root.path()).unwrap()[0].path).unwrap();
+    lay(&content());
+    assert_eq!(arrived(), content());
+    assert!(server.seen().is_empty(), "{:?}", server.ranges());
+    // Damaged, it is fetched anew.
+    fs::remove_file(root.path().join("data.tar.gz")).unwrap();
+    lay(&vec![0; content().len()]);
+    assert_eq!(arrived(), content());
+    assert_eq!(server.ranges(), [""]);
+}
+
 #[test]
 fn a_part_longer_than_the_file_starts_over() {
     let root = tempfile::tempdir().unwrap();
@@ -954,4 +976,22 @@ fn secure_addresses_are_tunnelled() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("proxy server responded 403"), "{said}");
     assert_eq!(server.seen()[0].path, "no-such-host.invalid:443");
+}
+
+/// Nothing would read the file.
+#[test]
+fn a_task_that_reads_no_files_has_nothing_to_fetch() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("any.tar.gz"), "any").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_lra"))
+        .args(["data", "fetch", "mqar", "--from"])
+        .arg(root.path().join("any.tar.gz"))
+        .arg("--data")
+        .arg(root.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("mqar: this task reads no files"), "{said}");
+    assert!(!root.path().join("raw").exists());
 }

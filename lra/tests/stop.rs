@@ -55,6 +55,33 @@ fn every_request_saves_the_state_and_those_that_come_together_are_one() {
     }
 }
 
+/// A plan that was stopped is no plan.
+#[test]
+fn plans_that_are_stopped_end_as_such() {
+    let place = Place::new();
+    for words in [
+        "repro s4 text s4d --dry-run",
+        "mini linear --glance --dry-run",
+    ] {
+        let child = start(place.command(words));
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        kill(child.id(), libc::SIGINT);
+        let output = child.wait_with_output().unwrap();
+        // On a fast machine it may have ended before.
+        let code = output.status.code();
+        assert!(
+            matches!(code, Some(130 | 0)),
+            "{words}: {code:?} {}",
+            err(&output)
+        );
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            code == Some(130) || !printed.contains("stopped"),
+            "{words}: {printed}"
+        );
+    }
+}
+
 /// A replay that was stopped has no scores to compare. It goes on later, and a run that was stopped
 /// is not replayed.
 #[test]

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -67,12 +68,32 @@ def command(*words: str, quiet: bool = True, environment: Mapping[str, str] | No
     """
     errors = subprocess.PIPE if quiet else None
     variables = {**os.environ, **(environment or {})}
-    done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=errors, check=False, env=variables)
-    if done.returncode != 0:
-        message = done.stderr.decode(errors="replace").strip() if quiet else "see the messages above"
-        output = done.stdout.decode(errors="replace")
-        raise LraError(done.returncode, message or output.strip() or f"exit code {done.returncode}", output)
-    return done.stdout.decode()
+    with subprocess.Popen([program(), *words], stdout=subprocess.PIPE, stderr=errors, env=variables) as process:
+        printed, told = _ended(process)
+    if process.returncode != 0:
+        message = told.decode(errors="replace").strip() if quiet else "see the messages above"
+        output = printed.decode(errors="replace")
+        raise LraError(process.returncode, message or output.strip() or f"exit code {process.returncode}", output)
+    return printed.decode()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Returns what a process printed to its end.
+
+    After an interrupt it first waits until the program has saved its state; a second one ends the program at once.
+    """
+    try:
+        return process.communicate()
+    except KeyboardInterrupt:
+        try:
+            # The interrupt of a notebook reaches this process alone. Two that come together are one.
+            if os.name == "posix":
+                process.send_signal(signal.SIGINT)
+            process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+        raise
 
 
 def call(words: Sequence[str], quiet: bool = True, environment: Mapping[str, str] | None = None) -> Any:

@@ -26,20 +26,37 @@ def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
         raise NotADirectoryError(f"{os.fspath(folder)} is a file; name a folder of runs (pandas.read_csv reads a file of records)")
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {os.fspath(folder)}")
-    found = []
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
     for path in sorted(_files(folder, "record.json")):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             warnings.warn(f"{path} left out: {error}", stacklevel=2)
             continue
+        if not isinstance(record, dict) or not _REQUIRED <= record.keys():
+            warnings.warn(f"{path} left out: it is no record of a run", stacklevel=2)
+            continue
+        # A copy of a record, such as in a backup of its folder, is no further run.
+        text = json.dumps(record, sort_keys=True)
+        if text in seen:
+            warnings.warn(f"{path} left out: a copy of another record", stacklevel=2)
+            continue
+        seen.add(text)
         record["folder"] = str(path.parent)
         found.append(record)
     return found
 
 
+# The fields of a record that have no default.
+_REQUIRED = {"schema", "id", "outcome", "task", "model"}
+
+
 def _files(folder: str | os.PathLike[str], name: str) -> Iterator[Path]:
-    """Yields the files of a name below a folder, also behind links to folders, each folder once."""
+    """Yields the files of a name below a folder, also behind links to folders, each folder once.
+
+    Hidden folders are left out, and so are folders below one that has such a file.
+    """
     seen = set()
     for place, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
@@ -47,7 +64,9 @@ def _files(folder: str | os.PathLike[str], name: str) -> Iterator[Path]:
             folders.clear()
             continue
         seen.add(real)
+        folders[:] = [inner for inner in folders if not inner.startswith(".")]
         if name in files:
+            folders.clear()
             yield Path(place) / name
 
 
@@ -61,19 +80,20 @@ def runs(folder: str | os.PathLike[str] = "runs") -> pandas.DataFrame:
 
     def row(record: dict[str, Any]) -> dict[str, Any]:
         scores, speed = record.get("scores") or {}, record.get("speed") or {}
+        task, recipe = record["task"], record.get("recipe") or {}
         return {
             "id": record["id"],
             "status": record["outcome"]["status"],
-            "task": record["task"]["label"],
-            "source": record["task"]["source"],
-            "protocol": record["task"]["protocol"],
+            "task": task.get("label", ""),
+            "source": task.get("source", ""),
+            "protocol": task.get("protocol", ""),
             "model": record["model"]["name"],
             "variant": record["model"].get("variant"),
             "model_source": (record["model"].get("own") or {}).get("source"),
             "parameters": record["model"].get("parameters"),
-            "recipe": record["recipe"]["name"],
-            "set": " ".join(sorted(record["recipe"].get("overrides", []))),
-            "seed": record["seed"],
+            "recipe": recipe.get("name", ""),
+            "set": " ".join(sorted(recipe.get("overrides", []))),
+            "seed": record.get("seed", 0),
             "test_accuracy": scores.get("test_accuracy"),
             "test_loss": scores.get("test_loss"),
             "val_accuracy": scores.get("val_accuracy"),

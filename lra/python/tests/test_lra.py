@@ -3,10 +3,13 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -62,6 +65,47 @@ class Package(unittest.TestCase):
         with self.assertWarnsRegex(UserWarning, "damaged.*left out"):
             [found] = lra.records(place)
         self.assertEqual(found["id"], self.record["id"])
+
+    def test_copies_and_what_is_no_record_are_left_out_and_defaults_filled_in(self):
+        place = Path(self.place.name) / "copies"
+        names = {"run": self.record, "backup": self.record, ".hidden": self.record, "empty": {}, "list": []}
+        short = {key: self.record[key] for key in ("schema", "outcome", "model")}
+        names["short"] = {**short, "id": "short", "task": {"name": "toy"}}
+        for name, record in names.items():
+            (place / name).mkdir(parents=True)
+            kept = {key: value for key, value in record.items() if key != "folder"} if record else record
+            (place / name / "record.json").write_text(json.dumps(kept), encoding="utf-8")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = lra.records(place)
+        self.assertEqual(sorted(one["id"] for one in found), sorted([self.record["id"], "short"]))
+        self.assertEqual(len([one for one in told if "left out" in str(one.message)]), 3)
+        if has("pandas"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                frame = lra.runs(place)
+            self.assertEqual(sorted(frame["seed"]), sorted([0, self.record["seed"]]))
+
+    @unittest.skipUnless(os.name == "posix", "needs signals")
+    def test_an_interrupt_lets_the_program_save_its_run(self):
+        out = Path(self.place.name) / "interrupted"
+        code = (
+            "import sys, lra\n"
+            "lra.train('toy', 'linear', recipe='smoke', steps=2000000, data=sys.argv[1], out=sys.argv[2],"
+            " set={'train.checkpoint_every': 50, 'train.eval_every': 0})\n"
+        )
+        path = os.pathsep.join([str(Path(lra.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        words = [sys.executable, "-c", code, str(self.data), str(out)]
+        child = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
+        for _ in range(1200):
+            if list(out.glob("*/checkpoint.safetensors")) or child.poll() is not None:
+                break
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=60)
+        self.assertIn("KeyboardInterrupt", told)
+        [record] = out.glob("*/record.json")
+        self.assertEqual(json.loads(record.read_text())["outcome"]["status"], "interrupted", told)
 
     def test_a_failed_check_has_its_table(self):
         base = Path(self.place.name) / "base.csv"

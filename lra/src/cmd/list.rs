@@ -85,7 +85,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             let variants = variants(model).into_iter();
             let text =
                 |(names, text): (String, String)| format!("variant {names}\n{}\n\n", folded(&text));
-            variants.map(text).collect::<String>() + &settings_of(model) + &probes(name)?
+            variants.map(text).collect::<String>() + &settings_of(model) + &probes(model.name)?
         }
         Registry::Tasks => {
             let task = suggest::task(name)?;

@@ -107,8 +107,8 @@ pub fn load_any(folder: &Path, strict: bool) -> Result<Loaded> {
     for line in recipe::absent(recipes) {
         stderr::line(&line);
     }
-    if strict && !loaded.skipped.is_empty() {
-        return Err(damaged(loaded.skipped.len()));
+    if strict && loaded.damaged() > 0 {
+        return Err(damaged(loaded.damaged()));
     }
     Ok(loaded)
 }

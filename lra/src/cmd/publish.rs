@@ -103,12 +103,9 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         let mut table = committed.records().class(Class::Run)?;
         drop_rates_of_the_recipe(&mut table);
         for record in table {
-            // The same cell, trained again here.
-            let is_here = site
-                .runs
-                .records
-                .iter()
-                .any(|own| cell_of(own) == cell_of(&record));
+            // The same cell, trained again here to its end.
+            let mut own = site.runs.records.iter();
+            let is_here = own.any(|own| own.outcome.is_final() && cell_of(own) == cell_of(&record));
             if !is_here {
                 site.runs.records.push(record);
                 site.runs.folders.push(committed.path.into());

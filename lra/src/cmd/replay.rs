@@ -82,7 +82,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     match arguments.json {
         true => cmd::print_json(&json!({
             "id": record.id,
-            "folder": arguments.out.join(&now.id),
+            "folder": arguments.out.join(&now.id).to_string_lossy(),
             "equal": differing.is_empty(),
             "differences": differing,
             "changes": reasons,

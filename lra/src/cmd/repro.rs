@@ -61,6 +61,9 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
     if arguments.json {
         cmd::print_json(&documents)?;
     }
+    if stop.requested() {
+        return Ok(Class::Interrupted.into());
+    }
     Ok(exit_code(&records))
 }
 

@@ -171,7 +171,7 @@ fn show_settings(runs: &[Resolved], arguments: &RunArgs, several: bool) -> Resul
         );
         all.push(json!({
             "id": id,
-            "folder": arguments.out.join(&id),
+            "folder": arguments.out.join(&id).to_string_lossy(),
             "parameters": parameters,
             "settings": resolved.spec,
         }));

@@ -99,6 +99,9 @@ impl Download<'_> {
 
     /// Connects until the file is complete.
     fn complete(&self, part: &mut Part) -> Result<()> {
+        if part.is_whole() {
+            return Ok(());
+        }
         let mut failed = 0;
         loop {
             let before = part.bytes;

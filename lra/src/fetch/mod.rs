@@ -97,6 +97,14 @@ pub fn fetch(
     limits: &Limits,
     progress: &dyn Progress,
 ) -> Result<Vec<Fetched>> {
+    let info = task.info();
+    if !info.sources.contains(&Source::Official) {
+        return Err(Error::usage(format!(
+            "{}: this task reads no files; the data is made here by `lra data make {0}{1}`",
+            info.name,
+            data_flag()
+        )));
+    }
     fs::create_dir_all(raw)
         .map_err(|error| wrong(format!("cannot create {}: {error}", raw.display())))?;
     clear_copies(raw);
@@ -289,6 +297,11 @@ fn locked(path: &Path, target: &Path) -> Result<Locked> {
             let removed = fs::remove_file(path);
             removed
                 .map_err(|error| wrong(format!("cannot replace {}: {error}", path.display())))?;
+            locked(path, target)
+        }
+        // Its process may have finished the file and renamed it in between.
+        Ok(lock) if !disk::is_at(&lock, path) => {
+            drop(lock);
             locked(path, target)
         }
         Ok(lock) => Ok(lock),

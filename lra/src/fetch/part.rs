@@ -69,6 +69,11 @@ impl Part {
         self.goes_on() && !self.version.is_empty()
     }
 
+    /// Returns whether all bytes are there, as many as the server said.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_kept() && self.total == Some(self.bytes)
+    }
+
     /// Lets the whole file be requested. The bytes are kept until it has begun to arrive.
     pub(super) fn begin_anew(&mut self) {
         self.anew = true;

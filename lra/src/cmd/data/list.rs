@@ -30,7 +30,9 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
             )
             .collect();
         let entries: Vec<Value> = entries.iter().map(as_value).collect();
-        cmd::print_json(&json!({ "folder": root, "entries": entries, "missing": missing }))?;
+        cmd::print_json(
+            &json!({ "folder": root.to_string_lossy(), "entries": entries, "missing": missing }),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     let labels = entries.iter().flat_map(|entry| &entry.manifest);
@@ -127,12 +129,13 @@ fn marks(manifest: &Manifest, other_raw_files: bool) -> String {
 }
 
 fn as_value(entry: &Entry) -> Value {
+    let folder = entry.folder.to_string_lossy();
     match &entry.manifest {
         Ok(manifest) => {
-            json!({ "folder": entry.folder, "bytes": entry.bytes, "manifest": manifest })
+            json!({ "folder": folder, "bytes": entry.bytes, "manifest": manifest })
         }
         Err(error) => {
-            json!({ "folder": entry.folder, "bytes": entry.bytes, "error": error.to_string() })
+            json!({ "folder": folder, "bytes": entry.bytes, "error": error.to_string() })
         }
     }
 }

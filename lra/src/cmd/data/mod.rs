@@ -126,7 +126,9 @@ fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result
     };
     let folder = chosen.store.folder(task, key);
     if json {
-        cmd::print_json(&json!({ "folder": folder, "manifest": splits.manifest }))?;
+        cmd::print_json(
+            &json!({ "folder": folder.to_string_lossy(), "manifest": splits.manifest }),
+        )?;
     } else {
         cmd::print(format!("{}\n{}", folder.display(), overview(&splits)))?;
     }
@@ -294,7 +296,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         let sheet = contact_sheet(&chosen, rows, row)?;
         cmd::write_file(file, &sheet)?;
         match choice.json {
-            true => cmd::print_json(&json!({ "png": file }))?,
+            true => cmd::print_json(&json!({ "png": file.to_string_lossy() }))?,
             false => cmd::print(format!("{}", file.display()))?,
         }
         return Ok(ExitCode::SUCCESS);

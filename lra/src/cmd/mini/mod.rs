@@ -56,7 +56,10 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     }
     runs.announce(&mut plans)?;
     if arguments.dry_run {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(match stop.requested() {
+            true => Class::Interrupted.into(),
+            false => ExitCode::SUCCESS,
+        });
     }
     let mut results = Vec::new();
     for (at, plan) in plans.iter().enumerate() {
@@ -309,7 +312,9 @@ impl<'a> Runs<'a> {
     /// # Errors
     /// Errors of [`Runs::on_file`], before anything is run.
     fn announce(&self, plans: &mut [Plan]) -> Result<()> {
-        let on_file = self.on_file(plans.iter().flat_map(Plan::cells))?;
+        let mut on_file = self.on_file(plans.iter().flat_map(Plan::cells))?;
+        // Failed runs are run again.
+        on_file.retain(|_, record| record.outcome.is_final());
         if self.arguments.quiet {
             return Ok(());
         }

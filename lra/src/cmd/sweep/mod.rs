@@ -323,7 +323,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         "val_accuracy": scores.and_then(Scores::deciding_accuracy),
         "val_loss": scores.and_then(Scores::deciding_loss),
         "not_compared": not_compared,
-        "folder": options.folder(cell),
+        "folder": options.folder(cell).to_string_lossy(),
     })
 }
 
