@@ -20,6 +20,9 @@ pub fn flip(x: &Tensor) -> Result<Tensor> {
         (row / length * length + length - 1 - row % length) as u32
     };
     let places: Arc<[u32]> = (0..count).map(place).collect();
+    if x.elem_count() == 0 {
+        return Ok(x.clone());
+    }
     let rows = x.reshape((1, batch * length, ()))?;
     Ok(move_rows(&rows, &places, &places)?.reshape(x.shape())?)
 }
@@ -31,6 +34,16 @@ mod tests {
         ops::testing::{Sampler, agree},
         testing::{check_gradient, close, normal},
     };
+
+    #[test]
+    fn nothing_is_flipped_to_nothing() {
+        for shape in [[0, 5, 4], [2, 0, 4], [2, 5, 0]] {
+            for dtype in [candle_core::DType::F32, candle_core::DType::F64] {
+                let x = Tensor::zeros(&shape[..], dtype, &candle_core::Device::Cpu).unwrap();
+                assert_eq!(flip(&x).unwrap().dims(), shape, "{dtype:?}");
+            }
+        }
+    }
 
     #[test]
     fn positions_are_in_the_opposite_order() {

@@ -209,7 +209,10 @@ fn flat_matmul(left: &Tensor, right: &Tensor, form: Option<GpuProduct>) -> Resul
         None => 1,
     };
     let leading: Vec<usize> = (0..count)
-        .map(|i| axis(left, i).max(axis(right, i)))
+        .map(|i| match (axis(left, i), axis(right, i)) {
+            (1, other) => other,
+            (own, _) => own,
+        })
         .collect();
     let flat = |x: &Tensor| {
         let matrix = &x.dims()[x.rank() - 2..];
@@ -312,6 +315,26 @@ mod tests {
         let of_w = rounded(&x).t().unwrap().matmul(&dy).unwrap();
         close(gradients.get(&x).unwrap(), &of_x, 1e-12, "dx");
         close(gradients.get(&w).unwrap(), &of_w, 1e-12, "dw");
+    }
+
+    #[test]
+    fn an_empty_stack_is_multiplied_by_a_single_matrix() {
+        for (left, right, expected) in [
+            (
+                vec![0, 1, 1, 2, 3],
+                vec![1, 1, 1, 3, 2],
+                vec![0, 1, 1, 2, 2],
+            ),
+            (
+                vec![1, 1, 1, 2, 3],
+                vec![0, 1, 4, 3, 2],
+                vec![0, 1, 4, 2, 2],
+            ),
+        ] {
+            let zeros = |shape| Tensor::zeros(shape, DType::F64, &Device::Cpu).unwrap();
+            let y = matmul(&zeros(left), &zeros(right)).unwrap();
+            assert_eq!(y.dims(), expected);
+        }
     }
 
     #[test]

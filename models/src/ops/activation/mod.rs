@@ -185,7 +185,7 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
 /// Returns `elu(x) + 1` of every element of x, in the shape of x: `x + 1` above zero, `exp(x)`
 /// below. It is positive, and 0 only where `exp(x)` is below the normal numbers.
 ///
-/// It is composed as `max(x, 0) + exp(min(x, 0))`. Each part runs in parallel, which candle's `elu`
+/// It is composed as `max(x, 0) + exp(min(x, 0))`, whose parts have one condition. Each part runs in parallel, which candle's `elu`
 /// does not.
 ///
 /// # Errors
@@ -194,7 +194,9 @@ pub fn elu_plus_one(x: &Tensor) -> Result<Tensor> {
     if let Some(y) = by_kernel(x, cpu::Activation::EluPlusOne)? {
         return Ok(y);
     }
-    let positive = x.relu()?;
-    let negative = (x - &positive)?;
+    // At 0 the slope is that of e^x alone, and infinity is no difference of two.
+    let (above, zeros) = (x.gt(0.0)?, x.zeros_like()?);
+    let positive = above.where_cond(x, &zeros)?;
+    let negative = above.where_cond(&zeros, x)?;
     Ok((positive + negative.exp()?)?)
 }

@@ -94,6 +94,15 @@ fn far_below_zero_the_digits_of_small_values_and_slopes_are_right() {
 }
 
 #[test]
+fn elu_plus_one_is_infinite_at_infinity() {
+    for dtype in [DType::F32, DType::F64] {
+        let (values, _) =
+            values_and_slopes(elu_plus_one, dtype, &[f64::INFINITY, f64::NEG_INFINITY]);
+        assert_eq!(values, [f64::INFINITY, 0.0], "{dtype:?}");
+    }
+}
+
+#[test]
 fn gelu_has_slopes_where_squares_overflow() {
     for (dtype, large) in [(DType::F32, 1e30), (DType::F64, 1e200)] {
         let x = [large, 101.0, -101.0, -large];

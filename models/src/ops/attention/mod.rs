@@ -154,6 +154,9 @@ pub(crate) fn attend_materialised(
 ) -> Result<Tensor> {
     let empty = q.elem_count() == 0 || k.elem_count() == 0;
     if supports(q) && options.is_plain() && !empty {
+        let (batch, queries, row) = q.dims3()?;
+        let (keys, widths) = (k.dim(1)?, [row, k.dim(2)?, v.dim(2)?]);
+        options.check(batch, (queries, keys), widths)?;
         let k = with_columns(k, options.heads, options.key_columns.as_ref())?;
         let options = AttentionOptions {
             key_columns: None,

@@ -268,8 +268,10 @@ fn what_does_not_fit_is_refused_by_both_forms() {
             ..options
         };
         let q = Tensor::cat(&[&x, &x], 2).unwrap();
-        let refused = attend(&q, &x, &x, &options).unwrap_err().to_string();
-        assert!(refused.contains("take no gradient"), "{refused}");
+        for attend in [attend, attend_materialised] {
+            let refused = attend(&q, &x, &x, &options).unwrap_err().to_string();
+            assert!(refused.contains("take no gradient"), "{refused}");
+        }
         let refused = attend_packed(&normal("x", &[1, 8, 13]).to_dtype(dtype).unwrap(), &options);
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("width 13 is not three times"), "{refused}");

@@ -10,7 +10,7 @@ mod tests;
 
 use candle_core::Tensor;
 
-use super::exact_matmul;
+use super::matmul;
 use crate::Result;
 use crate::ops::supports;
 
@@ -180,7 +180,7 @@ pub fn conv1d(
     if supports(x) {
         return Ok(super::linear::cpu::linear(&patches, &weight, bias)?);
     }
-    let y = exact_matmul(&patches, &weight.t()?)?;
+    let y = matmul(&patches, &weight.t()?)?;
     Ok(match bias {
         Some(bias) => y.broadcast_add(bias)?,
         None => y,

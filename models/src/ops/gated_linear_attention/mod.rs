@@ -24,7 +24,7 @@ mod tests;
 use candle_core::{D, Device, Tensor};
 
 use super::scan::shift;
-use super::{check, exact_matmul, flip, matmul};
+use super::{check, exact_matmul, flip};
 use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result};
@@ -285,14 +285,14 @@ fn forward(
         if let Some(delta) = &delta {
             let delta = part(delta)?;
             if let Some(state) = &state {
-                v = (v - matmul(&decayed(&k, sums.clone())?, state)?)?;
+                v = (v - exact_matmul(&decayed(&k, sums.clone())?, state)?)?;
             }
             let read = weights(&k, &k, sums.as_ref(), &triangle.strict)?;
             let inverse = triangle.inverse(&read.broadcast_mul(&delta)?)?;
             v = exact_matmul(&inverse, &v.broadcast_mul(&delta)?)?;
         }
         let scores = weights(&q, &k, sums.as_ref(), &triangle.lower)?;
-        let mut y = matmul(&scores, &v)?;
+        let mut y = exact_matmul(&scores, &v)?;
         let last = sums
             .as_ref()
             .map(|x| x.narrow(2, rows - 1, 1))
@@ -301,10 +301,10 @@ fn forward(
             (Some(sums), Some(last)) => Some(last.broadcast_sub(sums)?),
             _ => None,
         };
-        let added = matmul(&decayed(&k, after)?.t()?, &v)?;
+        let added = exact_matmul(&decayed(&k, after)?.t()?, &v)?;
         state = Some(match state {
             Some(state) => {
-                y = (y + matmul(&decayed(&q, sums)?, &state)?)?;
+                y = (y + exact_matmul(&decayed(&q, sums)?, &state)?)?;
                 (decayed(&state, last.map(|x| x.t()).transpose()?)? + added)?
             }
             None => added,
@@ -318,13 +318,13 @@ fn forward(
 /// running sums of the logarithms of decays, (B, H, C, 1) or (B, H, C, K).
 fn weights(x: &Tensor, k: &Tensor, sums: Option<&Tensor>, mask: &Tensor) -> Result<Tensor> {
     let Some(sums) = sums else {
-        return Ok(matmul(x, &k.t()?)?.broadcast_mul(mask)?);
+        return Ok(exact_matmul(x, &k.t()?)?.broadcast_mul(mask)?);
     };
     let left_out = mask.affine(-LEFT_OUT, LEFT_OUT)?.unsqueeze(2)?;
     let between = sums.unsqueeze(3)?.broadcast_sub(&sums.unsqueeze(2)?)?; // (B, H, C, C, ..)
     let decay = between.broadcast_add(&left_out)?.exp()?;
     match sums.dim(3)? {
-        1 => Ok((matmul(x, &k.t()?)? * decay.squeeze(4)?)?),
+        1 => Ok((exact_matmul(x, &k.t()?)? * decay.squeeze(4)?)?),
         _ => {
             let pairs = x.unsqueeze(3)?.broadcast_mul(&k.unsqueeze(2)?)?;
             Ok((pairs * decay)?.sum(D::Minus1)?)

@@ -92,8 +92,8 @@ impl CustomOp<1> for TakeRows {
     }
 
     fn backward(&self, [x]: [View; 1], pass: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
-        let (_, length, width) = sequences(Self::NAME, &x.shape)?;
-        let dx = added(pass.dy, &self.indices, (length, self.places, width));
+        let (groups, length, width) = sequences(Self::NAME, &x.shape)?;
+        let dx = added(pass.dy, &self.indices, groups, (length, self.places, width));
         Ok([dx.into()])
     }
 }
@@ -108,7 +108,7 @@ impl CustomOp<1> for AddRows {
         if groups * places != self.indices.len() {
             bail!("{}: x {:?} has other indices", Self::NAME, x.shape);
         }
-        let y = added(x.data, &self.indices, (self.length, places, width));
+        let y = added(x.data, &self.indices, groups, (self.length, places, width));
         Ok((y, with_rows(&x.shape, self.length), ()))
     }
 
@@ -164,11 +164,15 @@ fn taken(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usi
     y
 }
 
-/// Adds rows of x (G, M, E) up to (G, L, E).
-fn added(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usize)) -> Vec<f32> {
-    let groups = indices.len() / places.max(1);
+/// Adds rows of x (G, M, E) up to (G, L, E), zeros where there are none.
+fn added(
+    x: &[f32],
+    indices: &[u32],
+    groups: usize,
+    (length, places, width): (usize, usize, usize),
+) -> Vec<f32> {
     let mut y = vec![0.0; groups * length * width];
-    if y.is_empty() {
+    if y.is_empty() || places == 0 {
         return y;
     }
     let sequences = y.par_chunks_mut(length * width);

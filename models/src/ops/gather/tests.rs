@@ -1,4 +1,4 @@
-use candle_core::Device;
+use candle_core::{Device, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
@@ -13,6 +13,29 @@ fn random(sampler: &mut Sampler, shape: &[usize], bound: usize) -> Tensor {
     };
     let all: Vec<u32> = (0..count).map(one).collect();
     Tensor::from_vec(all, shape, &Device::Cpu).unwrap()
+}
+
+/// No row is added to zeros, and no row that was taken has a gradient.
+#[test]
+fn no_rows_add_up_to_zeros() {
+    for dtype in [DType::F32, DType::F64] {
+        let zeros = |shape: &[usize]| Tensor::zeros(shape, dtype, &Device::Cpu).unwrap();
+        let none = Tensor::zeros(&[2, 0][..], DType::U32, &Device::Cpu).unwrap();
+        let x = Var::from_tensor(&zeros(&[2, 0, 4])).unwrap();
+        for x in [x.as_detached_tensor(), x.as_tensor().clone()] {
+            let y = segment_sum(&x, &none, 3).unwrap();
+            let total = y.abs().unwrap().sum_all().unwrap();
+            let total = total.to_dtype(DType::F64).unwrap();
+            assert_eq!(y.dims(), [2, 3, 4], "{dtype:?}");
+            assert_eq!(total.to_scalar::<f64>().unwrap(), 0.0, "{dtype:?}");
+        }
+        let x = Var::from_tensor(&zeros(&[2, 3, 4])).unwrap();
+        let y = take(&x, &none).unwrap();
+        let loss = (y.sum_all().unwrap() + x.sum_all().unwrap()).unwrap();
+        let gradients = loss.backward().unwrap();
+        let gradient = gradients.get(&x).unwrap();
+        assert_eq!(gradient.dims(), [2, 3, 4], "{dtype:?}");
+    }
 }
 
 #[test]

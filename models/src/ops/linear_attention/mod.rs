@@ -81,7 +81,7 @@ fn composed(
     let ones = ones.broadcast_as((batch, heads, 1, length))?.contiguous()?;
     let sums = matmul(&k.t()?, &v)?; // S (B, H, M, E)
     let totals = exact_matmul(&ones, &k)?; // z (B, H, 1, M)
-    let weights = matmul(&q, &totals.t()?)?; // (B, H, L, 1)
+    let weights = exact_matmul(&q, &totals.t()?)?; // (B, H, L, 1)
     let scale = weights.affine(1.0, eps)?.recip()?;
     let y = matmul(&q, &sums)?.broadcast_mul(&scale)?; // (B, H, L, E)
     Ok(y.transpose(1, 2)?.contiguous()?)

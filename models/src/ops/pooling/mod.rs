@@ -6,7 +6,7 @@ mod tests;
 
 use candle_core::Tensor;
 
-use super::exact_matmul;
+use super::{check, exact_matmul};
 use crate::Result;
 use crate::ops::supports;
 
@@ -19,5 +19,10 @@ pub fn weighted_sum(hidden: &Tensor, weights: &Tensor) -> Result<Tensor> {
     if supports(hidden) {
         return Ok(cpu::weighted_sum(hidden, weights)?);
     }
-    Ok(exact_matmul(&weights.unsqueeze(1)?, hidden)?.squeeze(1)?)
+    let (batch, length, _) = hidden.dims3()?;
+    check(weights.dims() == [batch, length], "weighted_sum", || {
+        format!("weights {:?} of {:?}", weights.shape(), hidden.shape())
+    })?;
+    let weights = weights.detach().unsqueeze(1)?;
+    Ok(exact_matmul(&weights, hidden)?.squeeze(1)?)
 }

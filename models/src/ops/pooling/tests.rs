@@ -28,10 +28,26 @@ fn rows_without_numbers_have_sums_without_numbers() {
 }
 
 #[test]
+fn weights_are_constants() {
+    for dtype in [DType::F32, DType::F64] {
+        let variable = |name: &str, shape: &[usize]| {
+            let x = normal(name, shape).to_dtype(dtype).unwrap();
+            Var::from_tensor(&x).unwrap()
+        };
+        let (x, weights) = (variable("x", &[2, 3, 4]), variable("weights", &[2, 3]));
+        let gradients = weighted_sum(&x, &weights).unwrap().backward().unwrap();
+        assert!(gradients.get(&x).is_some(), "{dtype:?}");
+        assert!(gradients.get(&weights).is_none(), "{dtype:?}");
+    }
+}
+
+#[test]
 fn weights_of_another_shape_are_an_error() {
     for dtype in [DType::F32, DType::F64] {
-        let [x, weights] = [&[2, 3, 4][..], &[2, 4]].map(|shape| normal("x", shape));
-        let [x, weights] = [x, weights].map(|x| x.to_dtype(dtype).unwrap());
-        assert!(weighted_sum(&x, &weights).is_err());
+        for shape in [&[2, 4][..], &[1, 3]] {
+            let [x, weights] = [&[2, 3, 4][..], shape].map(|shape| normal("x", shape));
+            let [x, weights] = [x, weights].map(|x| x.to_dtype(dtype).unwrap());
+            assert!(weighted_sum(&x, &weights).is_err(), "{shape:?}");
+        }
     }
 }
