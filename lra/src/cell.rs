@@ -161,7 +161,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
             None
         }
     };
-    // Until its files are gone, a run that is to be replaced stays as it is, whatever fails.
+    // A failure before the files of an earlier run are removed leaves that run as it is.
     let owns = context.if_exists != IfExists::Replace || !folder.holds_a_run();
     let mut attempt = RunAttempt {
         resolved,

@@ -34,7 +34,9 @@ pub struct OomGuard {
 
 impl OomGuard {
     /// Returns a guard. While it lives, running out of memory writes `draft` with the outcome
-    /// `out_of_memory` into `folder`, or no record before a draft is given. `limit` is the limit on live bytes of the process, those
+    /// `out_of_memory` into `folder`, or no record before a draft is given.
+    ///
+    /// `limit` is the limit on live bytes of the process, those
     /// already held included. The default is 95 % of the memory that the system allows, minus the
     /// memory of the process outside its heap: code, stacks, fragmentation.
     ///

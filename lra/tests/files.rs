@@ -618,3 +618,37 @@ fn replaced_data_that_a_killed_process_left_are_removed() {
     assert!(!folder.exists() && !file.exists());
     assert!(!store.join(".lock-another").exists());
 }
+
+/// A backup beside a run is told of and refused by nothing; a record cut short beside it is damage.
+#[test]
+fn a_copy_of_a_record_is_no_damage() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    let record = place.run_folder("runs").join("record.json");
+    let backup = place.path().join("runs/backup");
+    fs::create_dir(&backup).unwrap();
+    fs::copy(&record, backup.join("record.json")).unwrap();
+    let commands = [
+        "report runs --strict",
+        "merge runs --output all.csv --strict",
+    ];
+    for words in commands {
+        let output = place.lra(words);
+        let told = err(&output);
+        assert!(
+            output.status.success() && told.contains("copy of"),
+            "{words}: {told}"
+        );
+        let _ = fs::remove_file(place.path().join("all.csv"));
+    }
+    let cut = place.path().join("runs/cut");
+    fs::create_dir(&cut).unwrap();
+    fs::write(cut.join("record.json"), "{").unwrap();
+    for words in commands {
+        let told = place.fails(3, words);
+        assert!(
+            told.contains("1 damaged or foreign record"),
+            "{words}: {told}"
+        );
+    }
+}

@@ -163,3 +163,18 @@ fn training_begins_with_what_was_learned_and_the_decoder_is_gone() {
     );
     assert!(message.contains("one per token"), "{message}");
 }
+
+/// The warm-up of both phases is train.warmup, and pretraining may be shorter.
+#[test]
+fn a_warm_up_longer_than_pretraining_is_told() {
+    let place = Place::new();
+    let told = |more: &str| {
+        let words =
+            "run --task toy --model linear --recipe smoke --pretrain masked --set train.warmup=3";
+        let output = place.lra(&format!("{words} {more}"));
+        assert!(output.status.success(), "{}", err(&output));
+        err(&output).contains("in pretraining")
+    };
+    assert!(told("--set pretrain.steps=2"));
+    assert!(!told("--set pretrain.steps=4"));
+}

@@ -20,14 +20,14 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let files = arguments.output.iter().chain(&arguments.png);
     files.into_iter().try_for_each(|it| cmd::check_file(it))?;
-    let task = TrainedRun::open(&arguments.run, &arguments.on.assignments)?.task;
-    if arguments.png.is_some() && task.info().first_id != 0 {
+    let run = TrainedRun::open(&arguments.run, &arguments.on.assignments)?;
+    if arguments.png.is_some() && run.task.info().first_id != 0 {
         return Err(Error::usage(format!(
             "--png: the examples of {} are not pictures",
-            task.info().name
+            run.task.info().name
         )));
     }
-    let scored = scoring.score(&arguments.run, &arguments.on)?;
+    let scored = scoring.score_opened(&arguments.run, run, &arguments.on)?;
     let worst = worst(&scored.predictions);
     let is_page = arguments.format == Format::Html;
     let count = match arguments.show {

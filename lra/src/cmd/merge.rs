@@ -37,8 +37,9 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
     }
     let merged = record_file::merge(&arguments.sources).class(Class::Data)?;
     warn(&merged);
-    if arguments.strict && !merged.skipped.is_empty() {
-        return Err(cmd::damaged(merged.skipped.len()));
+    let damaged = merged.skipped.len() - merged.copies;
+    if arguments.strict && damaged > 0 {
+        return Err(cmd::damaged(damaged));
     }
     if merged.records.is_empty() {
         let message = "no record of a run that ended is among the sources";

@@ -78,7 +78,14 @@ impl Scoring {
     /// The run was made with other data, by another program or on another machine, and this is not
     /// accepted; or it cannot be scored.
     pub fn score(&self, path: &Path, on: &ScoredData) -> Result<Scored> {
-        let run = TrainedRun::open(path, &on.assignments)?;
+        self.score_opened(path, TrainedRun::open(path, &on.assignments)?, on)
+    }
+
+    /// Scores a run that was opened from the folder `path`, as [`Scoring::score`] does.
+    ///
+    /// # Errors
+    /// Errors of [`Scoring::score`].
+    pub fn score_opened(&self, path: &Path, run: TrainedRun, on: &ScoredData) -> Result<Scored> {
         let splits = run.splits(&self.data, &self.reporter)?;
         let changes = run.changes(&self.data, &self.device, &self.reporter)?;
         if !changes.is_empty() && !on.accept_changes {

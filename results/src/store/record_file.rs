@@ -321,6 +321,8 @@ pub struct Merged {
     pub unfinished: usize,
     /// Files that hold no record, with the reason.
     pub skipped: Vec<(PathBuf, String)>,
+    /// Number of those that hold copies of records that are there.
+    pub copies: usize,
 }
 
 /// Returns the records of a folder or a file, each with its location in words.
@@ -334,6 +336,7 @@ fn places_of(source: &Path, merged: &mut Merged) -> Result<Vec<(String, Record)>
             .collect());
     }
     let loaded = super::load(source)?;
+    merged.copies += loaded.copies;
     merged.skipped.extend(loaded.skipped);
     merged.unfinished += loaded.unfinished.len();
     let places = loaded
