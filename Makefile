@@ -18,8 +18,8 @@ TEST := MAKEFLAGS= cargo test --locked --workspace
 test-build: lint
 	$(TEST) --no-run
 
-# Programs that count allocations or operations on one thread, or run themselves again: others run beside them. The tests hold both
-# lists against the manifests (lra/tests/workflows.rs).
+# Programs that count allocations or operations on one thread, or run themselves again. Others run beside them. A test compares both
+# lists with the manifests (lra/tests/workflows.rs).
 COUNTS := growth peaks planted_bugs threads
 MOST := all bfloat16 every_model fetch fuzz
 

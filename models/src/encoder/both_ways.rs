@@ -6,8 +6,8 @@
 //! | `sum` | f(x) + flip(f(flip(x))), with the same weights | HGRN, arXiv:2311.04823 |
 //! | `two` | f(x) + flip(g(flip(x))), g with weights of its own | ELMo, arXiv:1802.05365, summed |
 //!
-//! A position counts itself twice. Dropout draws anew on the way back. Padding is flipped, too: it comes first then, which a mixer that
-//! leaves states as they were at padding does not notice.
+//! A position counts itself twice. Dropout draws anew on the way back. Padding is flipped, too: it
+//! comes first then, which a mixer that leaves states as they were at padding does not notice.
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
