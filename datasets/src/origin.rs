@@ -172,3 +172,19 @@ impl Origin {
         disk::write(&path, text.as_bytes()).map_err(io("write", &path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renamed_file_is_another_content() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::write(at("train"), "text").unwrap();
+        let made = Origin::of(place.path()).unwrap().with_content();
+        std::fs::rename(at("train"), at("other")).unwrap();
+        let now = Origin::of(place.path()).unwrap();
+        assert_eq!(made.is_same_as(&now), Some(false));
+    }
+}

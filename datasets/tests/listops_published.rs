@@ -488,3 +488,22 @@ fn answers_of_the_original_data() {
         }
     }
 }
+
+/// The longest and the shortest length are counted to the token.
+#[test]
+fn limits_of_length_are_exact() {
+    let line = |tokens: usize, last: usize| {
+        let zeros = "0 ".repeat(tokens - 3);
+        format!("[MAX {zeros}{last} ]\t{last}\n")
+    };
+    let train = |lines: String| {
+        let text = format!("Source\tTarget\n{lines}");
+        read(text.as_bytes(), GOOD.as_bytes(), GOOD.as_bytes())
+    };
+    assert!(train(line(2000, 3)).is_ok());
+    assert!(train(line(2001, 3)).is_err());
+    let short: String = (0..20).map(|row| line(500, row % 10)).collect();
+    let altered = train(short).unwrap().manifest.altered;
+    let told = |it: &String| it.starts_with("20 of 20 expressions of train have 500");
+    assert!(altered.iter().any(told), "{altered:?}");
+}

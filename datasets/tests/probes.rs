@@ -277,7 +277,18 @@ fn no_row_of_a_probe_is_there_twice() {
         ("train", json!(40)),
         ("val", json!(10)),
     ];
-    for options in [&options[..], &[]] {
+    // As many rows as there are words of six letters, of all splits together.
+    let all = [
+        ("group", json!("parity")),
+        ("min_length", json!(6)),
+        ("train_length", json!(6)),
+        ("test_min_length", json!(6)),
+        ("max_length", json!(6)),
+        ("train", json!(40)),
+        ("val", json!(4)),
+        ("test", json!(20)),
+    ];
+    for options in [&options[..], &all, &[]] {
         let (_root, data) = built(&STATE_TRACKING, options);
         assert!(data.manifest.distinct);
         let mut seen = std::collections::HashSet::new();

@@ -330,6 +330,13 @@ fn published_protocol_deals_pairs_not_papers() {
         "{val} {test}"
     );
     assert!(!papers(&built, SplitName::Train).is_disjoint(&papers(&built, SplitName::Test)));
+    // The split depends on both papers: pairs of one first paper are in several.
+    let firsts = |name: SplitName| -> BTreeSet<Vec<u8>> {
+        let split = built.splits.get(name);
+        let rows = 0..split.len();
+        rows.map(|row| split.tokens(0, row).to_vec()).collect()
+    };
+    assert!(!firsts(SplitName::Train).is_disjoint(&firsts(SplitName::Test)));
     check_pairs(&built);
     // The order of lines does not matter, the seed does.
     let mut shuffled = corpus();

@@ -630,6 +630,52 @@ fn a_hidden_change_of_open_files_is_seen() {
     assert!(error.contains("train.safetensors"), "{error}");
 }
 
+/// Pairs with more rows at each build, as official data has whose files were exchanged.
+struct Growing(AtomicUsize);
+
+impl Task for Growing {
+    fn info(&self) -> &'static TaskInfo {
+        Pairs.info()
+    }
+    fn defaults(&self) -> Value {
+        Pairs.defaults()
+    }
+    fn shape(&self, options: &Value) -> Result<Shape> {
+        Pairs.shape(options)
+    }
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
+        for _ in 0..self.0.fetch_add(1, Ordering::Relaxed) {
+            writer.row(SplitName::Train, &[&[1], &[2]], 0)?;
+        }
+        Pairs.build(request, writer)
+    }
+    fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
+        Pairs.to_text(towers, label)
+    }
+}
+
+#[test]
+fn an_entry_that_is_replaced_while_it_is_opened_is_not_damaged() {
+    let root = tempfile::tempdir().unwrap();
+    let (store, task) = (Store::new(root.path()), Growing(AtomicUsize::new(0)));
+    let key = Key::default_of(&task);
+    store.rebuild(&task, &key, None, &()).unwrap();
+    std::thread::scope(|scope| {
+        let builder = scope.spawn(|| {
+            for _ in 0..20 {
+                store.rebuild(&task, &key, None, &()).unwrap();
+            }
+        });
+        while !builder.is_finished() {
+            match store.open(&task, &key) {
+                // Between the two renames of a replacement.
+                Ok(_) | Err(Error::Missing { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+}
+
 #[test]
 fn a_manifest_whose_digest_is_not_that_of_its_files_is_damaged() {
     let (_root, store, folder) = built();

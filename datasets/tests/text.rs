@@ -794,3 +794,22 @@ fn raw_files_are_verified_without_a_store() {
         "{text}"
     );
 }
+
+/// A text in both classes has its place by its label, whatever the order of the files.
+#[test]
+fn equal_texts_of_two_classes_do_not_depend_on_the_order_of_files() {
+    let mut files = reviews();
+    for (class, rating) in [("neg", 1), ("pos", 10)] {
+        let name = format!("aclImdb/train/{class}/900_{rating}.txt");
+        files.push((name, b"in both classes".to_vec()));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let digest = |name: &str, files: &Files| {
+        let archive = raw::file(root.path(), name, &raw::zstd(&raw::tar(files)));
+        let built = build(&Text, &official(Protocol::Clean), &archive).unwrap();
+        built.manifest().digest.clone()
+    };
+    let forward = digest("a.tar.zst", &files);
+    files.reverse();
+    assert_eq!(digest("b.tar.zst", &files), forward);
+}

@@ -2,6 +2,8 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use disk::Append;
 
@@ -15,13 +17,41 @@ use crate::{Digest, Task, source_checks, tasks};
 
 const MANIFEST: &str = "manifest.json";
 
+/// Number of times that an entry may be replaced while it is opened.
+const REPLACEMENTS: usize = 10;
+/// Time that an entry may be absent while it is replaced.
+const BETWEEN_RENAMES: Duration = Duration::from_millis(10);
+
 /// Remedy for an entry without a readable manifest.
 pub(crate) const REMOVE: &str = "remove its folder; the data is made again when it is needed";
 
 /// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the
 /// manifest, and the SHA-256 of files whose size or time changed since they were last hashed.
-/// Errors advise `remedy`.
+/// Errors advise `remedy`. An entry that another process replaces meanwhile is opened again.
 pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
+    let manifest = || disk::read(&folder.join(MANIFEST)).ok();
+    for _ in 0..REPLACEMENTS {
+        let before = manifest();
+        match open_whole(task, folder, remedy) {
+            Err(error) if may_be_replaced(&error) && (before.is_none() || manifest() != before) => {
+                thread::sleep(BETWEEN_RENAMES);
+            }
+            opened => return opened,
+        }
+    }
+    open_whole(task, folder, remedy)
+}
+
+/// Returns whether an error may be due to files of two entries, or to none between them.
+fn may_be_replaced(error: &Error) -> bool {
+    match error {
+        Error::Corrupt { .. } => true,
+        Error::Io { cause, .. } => cause.kind() == ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+fn open_whole(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
     let splits = open_files(task, folder, remedy)?;
     match splits.manifest.digest == Manifest::content_digest(&splits.manifest.splits) {
         true => Ok(splits),
