@@ -11,9 +11,9 @@ use rayon::prelude::*;
 
 /// Returns `len` floats of unspecified values, for a caller that writes every element.
 ///
-/// Debug builds fill the buffer with NaN, so that tests detect an element that was not written.
-/// Release builds leave its pages untouched. This saves a pass over memory, which matters in
-/// memory-bound kernels.
+/// Debug builds fill the buffer with NaN, so that tests detect an element that was not written. On
+/// x86-64 and AArch64, release builds leave its pages untouched. This saves a pass over memory,
+/// which matters in memory-bound kernels.
 pub fn unspecified(len: usize) -> Vec<f32> {
     if cfg!(debug_assertions) {
         return vec![f32::NAN; len];
@@ -95,10 +95,11 @@ pub fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
     rows.div_ceil(most).max(least).max(1)
 }
 
-/// Returns the rows per task, for splits that do not affect the result.
+/// Returns the rows per task for `rows` rows: a multiple of 64, from 64 to 256. It is for splits
+/// that do not affect the result.
 ///
-/// Tasks are large, because each reads the shared operands, but small enough that every thread gets
-/// one.
+/// Tasks are large, because each reads the shared operands. With enough rows every thread gets two
+/// or more.
 pub fn task_rows(rows: usize) -> usize {
     const LEAST: usize = 64;
     const MOST: usize = 256;
@@ -108,8 +109,8 @@ pub fn task_rows(rows: usize) -> usize {
         .clamp(LEAST, MOST)
 }
 
-/// Splits off the first `count` pieces of `len` elements each. The last may be shorter; all may be
-/// empty.
+/// Splits off the first `count` pieces of `len` elements each. Pieces beyond the end of the buffer
+/// are shorter or empty.
 pub fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
     let piece = |_| {
         let len = len.min(buffer.len());
@@ -123,7 +124,7 @@ pub fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [
 /// Columns of partial sums that one task adds up.
 const COLUMNS: usize = 4096;
 
-/// Adds up the rows of a (chunks, width) matrix of partial sums, in index order.
+/// Returns the sums (`width`) over the rows of `partials` (chunks, `width`), in index order.
 pub fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
     let mut total = vec![0.0; width];
     if width > 0 {
@@ -138,19 +139,20 @@ pub fn sum_partials(partials: &[f32], width: usize) -> Vec<f32> {
     total
 }
 
-/// Computes y += x.
+/// Computes y += x for slices of one length.
 pub fn add(x: &[f32], y: &mut [f32]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
 }
 
-/// Computes y *= x.
+/// Computes y *= x, element by element, for slices of one length.
 pub fn multiply_by(x: &[f32], y: &mut [f32]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y *= x);
 }
 
-/// Adds rows to `sum`, each as long as it.
+/// Adds `rows` (n, W), one after the other, to `sum` (W).
 pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
-    rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
+    let width = sum.len().max(1);
+    rows.chunks_exact(width).for_each(|row| add(row, sum));
 }
 
 /// An output that several tasks write, each in its own ranges.

@@ -14,14 +14,16 @@ pub use rustfft::Fft;
 
 /// Floats that can be transformed.
 pub trait FftNum: realfft::FftNum {
-    /// Returns the transform of n complex numbers, in place: X_k = Σ_j x_j exp(-2πi jk / n).
+    /// Returns the plan of the transform of n complex numbers, in place: X_k = Σ_j x_j exp(-2πi jk
+    /// / n).
     fn plan_fft(n: usize) -> Arc<dyn Fft<Self>>;
 
-    /// Returns the transform of n real numbers to n/2 + 1 complex ones.
+    /// Returns the plan of the transform of n real numbers to ⌊n/2⌋ + 1 complex ones, X_0 to
+    /// X_⌊n/2⌋.
     fn plan_rfft(n: usize) -> Arc<dyn RealToComplex<Self>>;
 
-    /// Returns the transform of n/2 + 1 complex numbers to n real ones: n times the inverse of
-    /// [`plan_rfft`](FftNum::plan_rfft).
+    /// Returns the plan of the transform of ⌊n/2⌋ + 1 complex numbers to n real ones: n times the
+    /// inverse of [`plan_rfft`](FftNum::plan_rfft).
     fn plan_irfft(n: usize) -> Arc<dyn ComplexToReal<Self>>;
 }
 

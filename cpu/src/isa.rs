@@ -172,7 +172,7 @@ impl Isa {
             .collect()
     }
 
-    /// Runs `work` with every kernel that this thread calls on this instruction set.
+    /// Runs `work`. Every kernel that this thread calls in it runs on this instruction set.
     pub fn force<T>(self, work: impl FnOnce() -> T) -> T {
         let before = FORCED.replace(Some(self));
         let result = work();

@@ -41,7 +41,8 @@ pub mod transpose;
 pub mod workspaces;
 pub mod zero_rows;
 
-/// Allocates the buffers that this thread keeps for kernels, about 3 MiB, unless they exist.
+/// Allocates the buffers that this thread keeps for kernels, unless they exist: 2.3 MiB, or 3.5 MiB
+/// with AMX.
 pub fn fetch_buffers() {
     scratch::fetch_buffers();
     gemm::fetch_buffers();

@@ -75,9 +75,9 @@ pub fn sigmoid<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
 /// Computes the standard normal distribution at x: (density, cumulative probability), the latter
 /// within 4e-7.
 ///
-/// The cumulative probability is 1 - density * polynomial(1 / (1 + p |x|)) for positive x
-/// (Abramowitz and Stegun 7.1.26, an approximation of erf at x / sqrt 2), and one minus that for
-/// negative x.
+/// The cumulative probability is 1 - ½ t P(t) exp(-x²/2) with t = 1 / (1 + 0.3275911 |x| / √2) and
+/// a polynomial P of degree 4 for x >= 0 (Abramowitz and Stegun, 1964, 7.1.26, an approximation of
+/// erf at x / √2), and one minus that for x < 0.
 #[inline(always)]
 pub fn normal<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const COEFFICIENTS: [f32; 5] = [

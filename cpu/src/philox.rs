@@ -13,10 +13,11 @@ const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// Blocks computed side by side.
 const LANES: usize = 16;
-/// Words in `LANES` blocks. Writing can start at any multiple of it in a row.
+/// Words of 16 consecutive blocks: 64. Writing can start at any multiple of it in a row.
 pub const GROUP: usize = 4 * LANES;
 
-/// Writes words `first..first + out.len()` of a row; `first` is a multiple of [`GROUP`].
+/// Writes words `first..first + out.len()` of a row to `out`. The row is that of `key` and of the
+/// last three words `rest` of the counter. `first` is a multiple of [`GROUP`].
 pub fn fill(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     debug_assert_eq!(first % GROUP, 0);
     #[cfg(target_arch = "x86_64")]

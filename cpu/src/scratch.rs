@@ -1,8 +1,8 @@
 //! Scratch memory of tasks, kept by each thread from one task to the next.
 //!
 //! If each task allocated its own, the memory peak would depend on the number of tasks that happen
-//! to run at once. [`fetch_buffers`] allocates the memory of a thread before measuring starts. What
-//! threads do not keep is of the loop, if its tasks have [`Workspaces`].
+//! to run at once. [`fetch_buffers`] allocates the memory of a thread before measuring starts.
+//! Blocks that threads do not keep belong to the parallel loop, if its tasks have [`Workspaces`].
 //!
 //! [`Workspaces`]: crate::workspaces::Workspaces
 

@@ -1,10 +1,11 @@
 //! Reproducible inputs for tests and benchmarks.
 
-/// SplitMix64 (Steele et al., 2014, "Fast splittable pseudorandom number generators").
+/// Generator of random numbers: SplitMix64 (Steele et al., 2014, "Fast splittable pseudorandom
+/// number generators").
 pub struct Sampler(u64);
 
 impl Sampler {
-    /// Returns the generator of this seed.
+    /// Returns a generator that begins from `seed`.
     pub fn new(seed: u64) -> Self {
         Sampler(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -22,7 +23,8 @@ impl Sampler {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns `len` roughly normal numbers of mean 0: sums of six uniform ones.
+    /// Returns `len` roughly normal numbers of mean 0 and standard deviation `deviation`: scaled
+    /// sums of six uniform ones.
     pub fn normal(&mut self, len: usize, deviation: f64) -> Vec<f32> {
         let one =
             |_| (((0..6).map(|_| self.uniform()).sum::<f64>() - 3.0) * 1.414 * deviation) as f32;

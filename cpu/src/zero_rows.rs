@@ -17,8 +17,9 @@ pub fn are_zero_rows(rows: impl Source, count: usize) -> bool {
     (0..count).all(|i| is_zero_row(rows.row(i)))
 }
 
-/// Splits rows of `width` numbers into runs of blocks of [`SIDE`] rows. The flag is false for
-/// blocks of zeros.
+/// Splits rows of `width` numbers into blocks of [`SIDE`] rows. Returns runs of neighbouring
+/// blocks: the rows of a run, and true if every block has a number other than 0, or false if all
+/// are zeros.
 pub fn runs(rows: &[f32], width: usize) -> impl Iterator<Item = (Range<usize>, bool)> {
     let count = rows.len() / width;
     let live = move |first: usize| {

@@ -133,6 +133,15 @@ impl Backbone {
         labels: &DenseLabels,
         pass: &Pass,
     ) -> Result<Tensor> {
+        let (batch, length) = tokens.ids.dims2()?;
+        let mut places = labels.rows.iter().zip(&labels.positions);
+        if let Some((row, position)) =
+            places.find(|&(row, position)| *row as usize >= batch || *position as usize >= length)
+        {
+            return Err(Error::Input(format!(
+                "a label at position {position} of sequence {row}, for {batch} sequences of {length} tokens"
+            )));
+        }
         let first = usize::from(self.cls);
         let places = |slots: usize, slot: &dyn Fn(usize) -> usize| -> Vec<u32> {
             let rows = labels.rows.iter().zip(&labels.positions);

@@ -44,7 +44,8 @@ impl Component {
     /// get the required values.
     ///
     /// # Errors
-    /// [`Error::Option`] if there is no such value.
+    /// [`Error::Option`] if there is no such value; [`Error::Input`] if the key is not a section
+    /// and a name with a dot between.
     pub fn set(&self, options: &Options, choice: &Choice) -> Result<Options> {
         let mut settings = to_json(options);
         let expected = choice.wants.iter().copied();

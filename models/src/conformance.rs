@@ -97,9 +97,9 @@ pub enum Outcome {
     Unchecked(&'static str),
 }
 
-/// Runs each of the [`CHECKS`] in order by `tried`, and returns each with its outcome. A check that
-/// depends on a broken promise is not run, so that one cause is reported once. `told` receives each
-/// outcome as soon as it is known.
+/// Calls `tried`, which runs a check, for each of the [`CHECKS`] in order. Returns each check with
+/// its outcome. A check that depends on a broken promise is not run, so that one cause is reported
+/// once. `told` receives each outcome as soon as it is known.
 ///
 /// # Errors
 /// Errors of `told`.

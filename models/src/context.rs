@@ -143,7 +143,7 @@ pub struct LayerContext<'a> {
 }
 
 impl<'a> LayerContext<'a> {
-    /// Returns the context of layer 0 at `vb`, for sequences without CLS slot, image grid and
+    /// Returns the context of layer 0 at `vb`, for sequences without a CLS slot, an image grid or a
     /// second tower. Parameters that all layers share are created at `vb`, too.
     #[must_use]
     pub fn new(vb: VarBuilder, block: &'a BlockOptions, max_length: usize) -> Self {

@@ -20,7 +20,7 @@ pub struct Legs {
 /// The largest number of rows that [`legs`] is meant for, which take about a second.
 pub const LARGEST: usize = 256;
 
-/// Returns S of so many rows, computed once.
+/// Returns the eigenvalues and eigenvectors of S (N, N) for N = `size`. Each size is computed once.
 #[must_use]
 pub fn legs(size: usize) -> Arc<Legs> {
     static KNOWN: Mutex<BTreeMap<usize, Arc<Legs>>> = Mutex::new(BTreeMap::new());

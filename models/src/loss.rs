@@ -8,7 +8,7 @@ use std::{
 use candle_core::Tensor;
 
 pub use crate::ops::{cross_entropies, cross_entropy};
-use crate::{DenseLabels, Logits, Result};
+use crate::{DenseLabels, Error, Logits, Result};
 
 /// Name and weight of a loss that is added to the cross-entropy in training. It is declared by the
 /// model, the component or the head that adds it.
@@ -49,7 +49,8 @@ impl DenseLosses {
     /// in any way.
     ///
     /// # Errors
-    /// If a tensor operation fails, or the logits are of other labels.
+    /// If a tensor operation fails, the logits are of other labels, or a row of `dense` is not
+    /// below B.
     pub fn of(
         logits: &Logits,
         sequence: &Tensor,
@@ -58,10 +59,12 @@ impl DenseLosses {
     ) -> Result<Self> {
         let batch = logits.sequence.dim(0)?;
         let mut counts = vec![0.0; batch];
-        dense
-            .rows
-            .iter()
-            .for_each(|row| counts[*row as usize] += 1.0);
+        for row in &dense.rows {
+            let count = counts.get_mut(*row as usize).ok_or_else(|| {
+                Error::Input(format!("a label of sequence {row}, for {batch} sequences"))
+            })?;
+            *count += 1.0;
+        }
         let device = logits.sequence.device();
         let dot = |losses: &Tensor, shares: Vec<f64>| -> Result<Tensor> {
             let shares = Tensor::new(shares, device)?.to_dtype(losses.dtype())?;
@@ -146,6 +149,22 @@ mod tests {
             positions: Some(inputs[1].clone()),
         };
         DenseLosses::of(&logits, &own, &labels(), 4.0).unwrap()
+    }
+
+    #[test]
+    fn labels_of_sequences_beyond_the_batch_are_an_error() {
+        let logits = Logits {
+            sequence: normal("own", &[1, 2]),
+            positions: Some(normal("positions", &[3, 3])),
+        };
+        let own = Tensor::new(&[1u32], &Device::Cpu).unwrap();
+        let error = DenseLosses::of(&logits, &own, &labels(), 4.0)
+            .err()
+            .unwrap();
+        assert!(
+            error.to_string().contains("a label of sequence 1"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -221,6 +221,9 @@ impl Model {
     ///
     /// # Errors
     /// [`crate::Error::Word`] with the names of all variants if `options` name another.
+    ///
+    /// # Panics
+    /// If the entry has no variants.
     pub fn variant(&self, options: &Value) -> Result<&'static Variant> {
         let Some(expected) = options.get(KEY) else {
             return Ok(&self.variants[0]);
@@ -258,6 +261,9 @@ impl Model {
     }
 
     /// Returns the model's documentation, which is that of its first variant.
+    ///
+    /// # Panics
+    /// If the entry has no variants.
     #[must_use]
     pub fn documentation(&self) -> String {
         self.variants[0].documentation()
@@ -326,7 +332,12 @@ impl Variant {
 
 impl Options {
     /// Returns the default options for `model`: the defaults of all sections, with the model's own
-    /// settings in place of some of them.
+    /// settings ([`Model::settings()`]) in place of some of them. Settings that are not JSON are
+    /// ignored.
+    ///
+    /// # Panics
+    /// If the settings name an unknown section, or an unknown option of the embedding, the block or
+    /// the head, or give one a value of another type.
     #[must_use]
     pub fn of(model: &Model) -> Self {
         let mut settings = json!({
@@ -345,9 +356,9 @@ impl Options {
 }
 
 impl<'a> ModelContext<'a> {
-    /// Returns the context from which `model` is built with its `options`, for sequences without
-    /// CLS slot, image grid and second tower. Only the embedding marks positions, and only the last
-    /// hidden states are returned.
+    /// Returns the context from which `model` is built with its `options`, for sequences without a
+    /// CLS slot, an image grid or a second tower. Only the embedding marks positions, and only the
+    /// last hidden states are returned.
     #[must_use]
     pub fn new(
         vb: VarBuilder,

@@ -204,7 +204,7 @@ impl Parameters {
     }
 
     /// Returns the path and variable of each parameter, in path order. Setting a variable changes
-    /// the model.
+    /// the model. Parameters of [`Parameters::meta`] have no variables, and are left out.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
         let parameters = self.with_attributes().into_iter();

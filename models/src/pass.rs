@@ -234,7 +234,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Hands `tensor`, of any shape, to the next block of the stack. The next block's mixer can
-    /// read it, for example attention scores of the block before.
+    /// read it, for example attention scores of the block before. In a pass outside a stack of
+    /// blocks the call has no effect.
     pub fn carry(&self, tensor: &Tensor) {
         if let Some(carried) = self.carried {
             let mut slot = carried.0.lock().unwrap_or_else(PoisonError::into_inner);

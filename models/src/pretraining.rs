@@ -89,15 +89,15 @@ impl TokenModel {
             Objective::Masked { .. } => "masked",
             Objective::Next => "next",
         };
-        let refuse = |holds: bool, reason: &str| {
-            let allowed = format!("none: {reason}");
+        let refuse = |holds: bool, others: &str, reason: &str| {
+            let allowed = format!("{others}: {reason}");
             require(holds, "pretrain.kind", kind, allowed)
         };
-        refuse(backbone.encoder.keeps_length(), SHORTENED)?;
+        refuse(backbone.encoder.keeps_length(), "none", SHORTENED)?;
         let (vb, dim) = (parameters.builder().pp(DECODER), options.block.dim);
         let hides = match objective {
             Objective::Masked { share } => {
-                refuse(backbone.embedding.takes_more(), NO_VECTOR)?;
+                refuse(backbone.embedding.takes_more(), "none", NO_VECTOR)?;
                 Some(Hides {
                     share,
                     token: hidden_token(&vb, dim)?,
@@ -107,7 +107,7 @@ impl TokenModel {
                 })
             }
             Objective::Next => {
-                refuse(backbone.is_causal(), NOT_CAUSAL)?;
+                refuse(backbone.is_causal(), "masked or none", NOT_CAUSAL)?;
                 None
             }
         };

@@ -3,7 +3,7 @@
 
 use candle_core::{Device, Tensor};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Returns attention (B, L, H, V) by a positive kernel κ:
 /// `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over valid j. `q` and `k` are (B, L, H, E) and `v`
@@ -12,7 +12,7 @@ use crate::Result;
 /// valid key gives zeros. No gradient passes, so tests take difference quotients.
 ///
 /// # Errors
-/// If a shape or type is not as described.
+/// If shapes do not fit, or a tensor is not f64.
 pub fn attention(
     q: &Tensor,
     k: &Tensor,
@@ -22,6 +22,16 @@ pub fn attention(
 ) -> Result<Tensor> {
     let (batch, length, heads, _) = q.dims4()?;
     let width = v.dim(3)?;
+    let fits = q.dims() == k.dims()
+        && v.dims()[..3] == [batch, length, heads]
+        && valid.is_none_or(|valid| valid.dims() == [batch, length]);
+    if !fits {
+        let shapes = [q, k, v].map(Tensor::shape);
+        let valid = valid.map(Tensor::shape);
+        return Err(Error::Input(format!(
+            "attention: q, k and v {shapes:?} and valid {valid:?} do not fit"
+        )));
+    }
     let rows = |x: &Tensor| x.flatten(0, 2)?.to_vec2::<f64>();
     let (q, k, v) = (rows(q)?, rows(k)?, rows(v)?);
     let valid = valid.map(|valid| valid.to_vec2::<f64>()).transpose()?;
@@ -78,4 +88,26 @@ pub fn relu(q: &[f64], k: &[f64]) -> f64 {
 
 fn dot(q: &[f64], k: &[f64]) -> f64 {
     q.iter().zip(k).map(|(q, k)| q * k).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::normal;
+
+    #[test]
+    fn shapes_that_do_not_fit_are_errors() {
+        let x = normal("x", &[1, 3, 1, 2]);
+        let short = normal("x", &[1, 2, 1, 2]);
+        let wide = normal("x", &[1, 3, 1, 3]);
+        for (k, v, valid) in [
+            (&short, &short, None),
+            (&wide, &x, None),
+            (&x, &short, None),
+            (&x, &x, Some(normal("valid", &[1, 2]))),
+        ] {
+            assert!(attention(&x, k, v, valid.as_ref(), softmax).is_err());
+        }
+        assert!(attention(&x, &x, &wide, None, softmax).is_ok());
+    }
 }

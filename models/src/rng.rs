@@ -224,8 +224,8 @@ impl Stream {
         self.key
     }
 
-    /// Returns the last three words of the Philox counter for row `row` (the layout is in
-    /// `philox.rs`).
+    /// Returns the last three words of the Philox counter for row `row`. The layout of a row is in
+    /// [`lra_cpu::philox`].
     #[must_use]
     pub fn counter(&self, row: usize) -> [u32; 3] {
         [

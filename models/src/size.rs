@@ -23,8 +23,8 @@ pub fn is_expression(text: &str) -> bool {
 /// up, and at least 1.
 ///
 /// # Errors
-/// [`Error::Input`] with the place at which `text` cannot be read, or if its value is NaN or does
-/// not fit a u32.
+/// [`Error::Input`] with the place at which `text` cannot be read; or if parentheses are nested
+/// more than 32 deep, or the value is NaN or does not fit a u32.
 pub fn evaluate(text: &str, length: usize) -> Result<usize> {
     let mut parser = Parser {
         text,
@@ -68,7 +68,7 @@ impl Parser<'_> {
     }
 
     /// Skips `symbol` if it comes next, and returns whether it did.
-    fn supports(&mut self, symbol: char) -> bool {
+    fn accept(&mut self, symbol: char) -> bool {
         self.spaces();
         let actual = self.rest().starts_with(symbol);
         self.at += usize::from(actual) * symbol.len_utf8();
@@ -86,9 +86,9 @@ impl Parser<'_> {
     fn sum(&mut self) -> Result<f64> {
         let mut value = self.product()?;
         loop {
-            if self.supports('+') {
+            if self.accept('+') {
                 value += self.product()?;
-            } else if self.supports('-') {
+            } else if self.accept('-') {
                 value -= self.product()?;
             } else {
                 return Ok(value);
@@ -99,9 +99,9 @@ impl Parser<'_> {
     fn product(&mut self) -> Result<f64> {
         let mut value = self.atom()?;
         loop {
-            if self.supports('*') {
+            if self.accept('*') {
                 value *= self.atom()?;
-            } else if self.supports('/') {
+            } else if self.accept('/') {
                 value /= self.atom()?;
             } else {
                 return Ok(value);
@@ -125,7 +125,10 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(self.length)
             }
-            "" => Ok(self.within_parentheses()?[0]),
+            "" => match self.within_parentheses()?[..] {
+                [value] => Ok(value),
+                _ => Err(self.wrong("one value in parentheses without a name")),
+            },
             name => {
                 let (name, length) = (name.to_owned(), name.len());
                 let function: fn(f64, f64) -> f64 = match name.as_str() {
@@ -149,16 +152,16 @@ impl Parser<'_> {
 
     /// Reads one value or more between parentheses.
     fn within_parentheses(&mut self) -> Result<Vec<f64>> {
-        if !self.supports('(') || self.depth == DEEPEST {
+        if !self.accept('(') || self.depth == DEEPEST {
             return Err(self.wrong("a number, L or one pair of parentheses"));
         }
         self.depth += 1;
         let mut values = vec![self.sum()?];
-        while self.supports(',') {
+        while self.accept(',') {
             values.push(self.sum()?);
         }
         self.depth -= 1;
-        match self.supports(')') {
+        match self.accept(')') {
             true => Ok(values),
             false => Err(self.wrong("a closing parenthesis")),
         }
@@ -200,6 +203,7 @@ mod tests {
             "L L",
             "",
             "L*1e99",
+            "(L, 2)",
             "é+L",
         ] {
             let error = evaluate(text, 1024).unwrap_err().to_string();

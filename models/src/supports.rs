@@ -26,7 +26,7 @@ impl Supports {
         memory: Ok(()),
     };
 
-    /// Returns the support of none of the options, with the `reason` why not.
+    /// Returns the support of a mixer that has none of the options, for the given `reason`.
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         Self {

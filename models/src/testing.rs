@@ -51,8 +51,8 @@ pub fn close(actual: &Tensor, expected: &Tensor, tolerance: f64, place: &str) {
     assert!(apart < tolerance, "{place}: {apart}");
 }
 
-/// Checks that two outputs of one shape are [`close`]. Checks the same of the gradients for
-/// `inputs` of one weighted sum of each output. `place` is named in the message.
+/// Checks that two outputs of one shape and type f64 are [`close`]. Checks the same of the
+/// gradients for `inputs` of one weighted sum of each output. `place` is named in the message.
 ///
 /// # Panics
 /// If elements are `tolerance` or more apart, or an input gets no gradient.
@@ -80,7 +80,8 @@ pub fn agree(actual: &Tensor, expected: &Tensor, inputs: &[Var], tolerance: f64,
 /// directions are taken. `name` is named in the message.
 ///
 /// # Panics
-/// If a gradient and its difference quotient differ, or an input gets no gradient.
+/// If a gradient and its difference quotient are 1e-7 or more apart, relative to the largest
+/// quotient of the input or to 1 if that is more; or if an input gets no gradient.
 pub fn check_gradient(
     name: &str,
     shapes: &[&[usize]],
@@ -107,7 +108,8 @@ fn check_gradient_of(
 /// message.
 ///
 /// # Panics
-/// If a gradient and its difference quotient differ, or a parameter gets no gradient.
+/// If a gradient and its difference quotient are as far apart as in [`check_gradient`], or a
+/// parameter gets no gradient.
 pub fn check_layer(
     name: &str,
     parameters: &Parameters,

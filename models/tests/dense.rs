@@ -114,6 +114,22 @@ fn padding_changes_no_logit_at_a_position() {
     }
 }
 
+#[test]
+fn positions_beyond_a_sequence_are_an_error() {
+    let model = MODELS.iter().find(|model| model.name == "linear").unwrap();
+    let (classifier, _) = built(model, Pooling::Mean);
+    for (row, position) in [(0, 9), (2, 0)] {
+        let labels = DenseLabels {
+            rows: vec![row],
+            positions: vec![position],
+            labels: vec![0],
+        };
+        let logits = classifier.forward_dense(&inputs(&[9, 9], 9), &labels, &evaluation());
+        let error = logits.err().unwrap().to_string();
+        assert!(error.contains("2 sequences of 9 tokens"), "{error}");
+    }
+}
+
 /// A head that answered for another position would not notice which token stands there.
 #[test]
 fn a_position_is_answered_for_by_its_own_token() {

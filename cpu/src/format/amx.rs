@@ -125,7 +125,7 @@ impl Sums<*mut f32> {
 }
 
 impl Sums<*const f32> {
-    /// Zeros.
+    /// Sums that begin at zero, and are not read from memory.
     pub const ZEROS: Self = Sums {
         start: std::ptr::null(),
         row: 0,

@@ -27,12 +27,13 @@ pub const TERMS: usize = 2 * SIDE;
 /// Words of a tile.
 pub const TILE: usize = SIDE * SIDE;
 
-/// Returns the words of an operand with `sides` rows or columns.
+/// Returns the number of 32-bit words of a packed operand with `sides` rows or columns of `terms`
+/// terms, each in `parts` parts.
 pub const fn words(parts: usize, sides: usize, terms: usize) -> usize {
     sides.div_ceil(SIDE) * step(parts, terms)
 }
 
-/// Returns the words of 16 rows or columns.
+/// Returns the number of 32-bit words of 16 packed rows or columns of `terms` terms.
 pub const fn step(parts: usize, terms: usize) -> usize {
     steps(terms) * parts * TILE
 }

@@ -38,7 +38,8 @@ const INTERLEAVED_HALVES: [u16; 32] = {
     from
 };
 
-/// Interleaves rows of `width` numbers two by two, in place. An odd last row is paired with zeros.
+/// Rounds rows of `width` numbers to bfloat16 and interleaves them two by two, in place: rows 2 p
+/// and 2 p + 1 become row p, of `width` pairs. An odd last row is paired with zeros.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16.
@@ -87,7 +88,8 @@ pub unsafe fn rows(x: &mut [f32], width: usize) {
     }
 }
 
-/// Pairs neighbours in a row of `count` numbers. An odd last one is paired with zero.
+/// Rounds a row of `count` numbers to bfloat16, and pairs neighbours. An odd last one is paired
+/// with zero.
 ///
 /// # Safety
 /// The processor must have AVX512-BF16. `row` must be valid for `count` numbers, and `to` for half

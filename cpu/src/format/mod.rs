@@ -86,7 +86,8 @@ impl Format {
         Format::Bf16Emulated
     }
 
-    /// Returns the bf16 terms per number in the formats of AMX: 1, or 3 for bf16x3.
+    /// Returns the number of bfloat16 parts of a number in the formats of AMX: 1, or 3 for bf16x3.
+    /// `None` for other formats.
     #[cfg(target_arch = "x86_64")]
     pub fn split_terms(self) -> Option<usize> {
         match self {
@@ -116,8 +117,8 @@ impl Format {
         false
     }
 
-    /// Returns the words of a packed operand with `sides` rows of a (or columns of b) and `terms`
-    /// terms.
+    /// Returns the number of 32-bit words of a packed operand with `sides` rows of a (or columns of
+    /// b) and `terms` terms.
     pub fn packed_len(self, sides: usize, terms: usize) -> usize {
         #[cfg(target_arch = "x86_64")]
         if let Some(parts) = self.split_terms() {
@@ -218,7 +219,7 @@ impl Format {
         }
     }
 
-    /// Returns the words of a row of `terms` terms. Not for AMX.
+    /// Returns the number of 32-bit words of a row of `terms` terms. Not for AMX.
     pub fn len(self, terms: usize) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]

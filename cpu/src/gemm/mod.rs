@@ -47,7 +47,8 @@ pub fn multiply(
     multiply_into(isa, (m, n, k), a, b, (y, n), accumulate);
 }
 
-/// Computes what [`multiply`] does, for a y whose rows are `row` apart.
+/// Computes what [`multiply`] does, for `y` = (elements, distance): row i of y begins at i times
+/// the distance. Elements between rows stay as they are.
 ///
 /// # Panics
 /// If an operand is smaller than its shape, or rows overlap.
@@ -79,7 +80,7 @@ pub fn multiply_packed(
     multiply_packed_into(isa, m, a, b, (y, b.columns), accumulate);
 }
 
-/// Computes what [`multiply_packed`] does, for a y whose rows are `row` apart.
+/// Computes what [`multiply_packed`] does, for `y` = (elements, distance), as in [`multiply_into`].
 ///
 /// # Panics
 /// If an operand is smaller than its shape, or rows overlap.

@@ -99,10 +99,12 @@ impl<'a> Lhs<'a> {
 /// Computes `out = a b`, or `out += a b` if `ADD`, for a (m, k), b (k, n) and out (m, n).
 ///
 /// m is a multiple of [`PANEL`], n of [`PAD`]. Rows of `b` and `out` are `b_row` and `out_row`
-/// apart. Both operands are in `format`; pairs keep the strides of numbers.
+/// apart. Both operands are in `format`. Pairs keep the strides of numbers; tiles for AMX have no
+/// strides.
 ///
 /// # Panics
-/// If an operand is smaller than its shape.
+/// If an operand is smaller than its shape, m or n is no such multiple, or k is 0 without `ADD`
+/// where m n is not 0.
 #[inline(always)]
 pub fn product<S: Lanes, const ADD: bool>(
     s: S,

@@ -25,7 +25,7 @@ pub struct OperandView<'a> {
 }
 
 impl<'a> OperandView<'a> {
-    /// Returns it as the left operand.
+    /// Returns the block as the left operand.
     #[inline(always)]
     pub fn left(self) -> Lhs<'a> {
         debug_assert!(self.role != Operand::B, "a right operand");
@@ -45,7 +45,7 @@ impl<'a> OperandView<'a> {
         OperandView { role, ..self }
     }
 
-    /// Returns it as the right operand, with its row stride.
+    /// Returns the block as the right operand, with its row stride.
     #[inline(always)]
     pub fn right(self) -> (&'a [f32], usize) {
         debug_assert!(self.role == Operand::B, "a left operand");
@@ -54,7 +54,7 @@ impl<'a> OperandView<'a> {
 }
 
 impl Operand {
-    /// Returns the words of a packed (rows, columns) block.
+    /// Returns the number of 32-bit words of a packed (rows, columns) block.
     pub fn len(self, format: Format, (rows, row): (usize, usize)) -> usize {
         match self {
             Operand::A => format.packed_len(rows, row),
@@ -70,8 +70,8 @@ impl Operand {
         }
     }
 
-    /// Returns the (rows, columns) block of rows that are `row` apart in `format`, packed into
-    /// `scratch` unless that is f32.
+    /// Returns the (rows, columns) block whose rows are `row` apart as an operand in `format`. It
+    /// is packed into `space` ([`Operand::scratch`]), or stays where it is in f32.
     #[inline(always)]
     pub fn of<'a>(
         self,

@@ -7,7 +7,7 @@ use crate::transpose as blocks;
 
 /// Rows that can be packed.
 pub trait Source {
-    /// Returns the elements of a row.
+    /// Returns the number of elements of a row.
     fn width(&self) -> usize;
     /// Returns row `i`.
     fn row(&self, i: usize) -> &[f32];

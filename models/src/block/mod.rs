@@ -30,7 +30,7 @@ pub struct Block {
     mixing: Sublayer,
     /// None in a block that only mixes positions.
     channel: Option<(Channel, Sublayer)>,
-    /// Position marks behind both, where positions are marked here.
+    /// Convolution behind both that marks positions, in the block that has it.
     positions: Option<ConditionalPositions>,
 }
 
@@ -93,8 +93,9 @@ impl Block {
         self.forward_to(x, x, pass, pass)
     }
 
-    /// Maps (B, L, D) to (B, L', D) around a mixer that gives L' positions, for which `residual`
-    /// (B, L', D) stands; `after` is the pass over these.
+    /// Maps x (B, L, D) to (B, L', D), around a mixer that gives L' positions. `residual`
+    /// (B, L', D) takes the place of x in the residual sum. `after` is the pass over the L'
+    /// positions.
     ///
     /// # Errors
     /// Errors of the mixer.
@@ -145,7 +146,8 @@ impl Block {
         self.channel.as_ref().map(branch).transpose()
     }
 
-    /// Returns whether it computes the same of packed sequences ([`Pass::packing`]).
+    /// Returns whether the block gives the same outputs for packed sequences ([`Pass::packing`]) as
+    /// for padded ones.
     #[must_use]
     pub fn supports_varlen(&self) -> bool {
         self.mixer.supports_varlen()

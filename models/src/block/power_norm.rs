@@ -1,7 +1,7 @@
 //! PowerNorm. Shen, Yao, Gholami, Mahoney, Keutzer, 2020, "PowerNorm: Rethinking Batch
 //! Normalization in Transformers", arXiv:2003.07845, algorithm 2.
 //!     z = x / √(ψ² + ε),  y = γ ⊙ z + β;   dz = γ ⊙ dy,  dx = (dz - ν ⊙ z) / √(ψ² + ε)
-//!     ψ² ← α ψ² + (1 - α) mean z²ψ²,   ν ← ν (1 - (1 - α) mean z²) + (1 - α) mean dz ⊙ z
+//!     ψ² ← α ψ² + (1 - α) mean x²,   ν ← ν (1 - (1 - α) mean z²) + (1 - α) mean dz ⊙ z
 //! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the valid positions of a batch, α = 0.9. At first
 //! ψ² = 1 and ν = 0.
 //!
@@ -98,10 +98,10 @@ impl PowerNorm {
     }
 }
 
-/// Returns sums of `score_mods`, each (B, L, D), over the valid positions (B, L, 1), and below them
-/// how many these are: (terms + 1, D).
-fn sums(score_mods: &[&Tensor], valid: &Tensor) -> Result<Tensor> {
-    let rows = score_mods
+/// Returns the sums of n tensors `terms`, each (B, L, D), over the valid positions (B, L, 1),
+/// and below them the number of these positions: (n + 1, D).
+fn sums(terms: &[&Tensor], valid: &Tensor) -> Result<Tensor> {
+    let rows = terms
         .iter()
         .map(|term| Ok(term.broadcast_mul(valid)?.sum((0, 1))?));
     let mut rows = rows.collect::<Result<Vec<_>>>()?;

@@ -7,14 +7,16 @@
 //! | `gru` | (1 - z) ⊙ x + z ⊙ h, by the gates below | Parisotto et al. 2019, arXiv:1910.06764 (GTrXL) |
 //! | `rezero` | x + α y, α = 0 at first, one number per block | Bachlechner et al. 2020, arXiv:2003.04887 |
 //! | `admin` | ω ⊙ x + y, ω (D) = √((n + 1)/ln(n + 1) - 1) at first, for n sublayers in the stack | Liu et al. 2020, arXiv:2004.08249 |
-//! | `layerscale` | x + λ ⊙ y, λ (D) = 1 at first | Touvron et al. 2021, arXiv:2103.17239 |
+//! | `layerscale` | x + λ ⊙ y, λ (D) = 1 at first | El-Nouby et al. 2021, arXiv:2106.09681 (XCiT) |
 //!
 //! ```text
 //! y' = relu(y);  r = σ(y' Wᵣ + x Uᵣ);  z = σ(y' W_z + x U_z - b);  h = tanh(y' W_h + (r ⊙ x) U_h)
 //! ```
 //! W, U (D, D) without biases, b (D) = 2 at first: the gate starts nearly closed. `admin` uses the
-//! closed form of its published package, where the paper measures variances in a first pass.
-//! `reversible` is not a sum, see [`crate::encoder`].
+//! closed form of its published package, where the paper measures variances in a first pass. λ
+//! begins as in XCiT's models of 12 layers. Touvron et al. 2021 (CaiT, arXiv:2103.17239), who
+//! introduced it, begin with 1e-5 at 24 layers and with 1e-6 at 36 (facebookresearch/deit@0176669
+//! cait_models.py). `reversible` is not a sum, see [`crate::encoder`].
 
 use candle_core::Tensor;
 use candle_nn::Init;
@@ -30,7 +32,7 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// A residual sum, with its parameters.
+/// Combination of the input x of a sublayer with its output y, both (B, L, D), with its parameters.
 pub enum SkipConnection {
     /// x + y.
     Plain,

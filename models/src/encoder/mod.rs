@@ -175,7 +175,7 @@ fn blocks_around(context: &ModelContext, mixer: &MakeMixer) -> Result<Vec<Block>
 ///
 /// # Errors
 /// If a path is taken by a parameter of another shape.
-pub fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
+pub(crate) fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
     Ok(match context.block.norm_place {
         NormPlace::Pre if context.block.last_norm => {
             Some(Norm::new(&context.vb.pp("last_norm"), context.block)?)

@@ -15,7 +15,7 @@ use crate::{
     ops::{Padding, depthwise_conv1d},
 };
 
-/// W.
+/// Width of the kernel.
 const WIDTH: usize = 3;
 
 /// x plus a depthwise convolution of x.

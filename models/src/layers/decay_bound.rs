@@ -1,7 +1,7 @@
 //! Lower bounds of decays that grow with the layer (HGRN, arXiv:2311.04823): γ of layer l is the
-//! sum of softmax(Γ) over layers 1.. l, for Γ (layers, W) that all layers share, zeros at first: γ
-//! is then l/n in layer l of n, counted from 0. The authors' code for this benchmark sums layers
-//! 0.. l - 1 (OpenNLPLab/lra@dd871ef src/models/sequence/model.py), the same function with the rows
+//! sum of softmax(Γ) over layers 1 to l, for Γ (layers, W) that all layers share, zeros at first: γ
+//! is then l/n in layer l of n, counted from 0. The authors' code for this benchmark sums layers 0
+//! to l - 1 (OpenNLPLab/lra@dd871ef src/models/sequence/model.py), the same function with the rows
 //! of Γ in another order.
 
 use candle_core::{D, Tensor};
@@ -9,7 +9,7 @@ use candle_nn::Init;
 
 use crate::{LayerContext, Result, ops::softmax, params::Attributes};
 
-/// The bound of one layer.
+/// Lower bound γ (W) of the decays of one layer.
 pub struct DecayBound {
     /// Γ and the number of the layer; none in the first, whose bound is 0.
     shared: Option<(Tensor, usize)>,

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The option `direction` of the models that have one.
+/// Value of the option `direction`: the directions in time in which a model runs its filter or
+/// recurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Back and ahead, with weights of their own.
+    /// Both directions, each with weights of its own.
     Both,
-    /// From the first position to the last: each sees the positions before it.
+    /// From the first position to the last: a position sees itself and those before it.
     Forward,
 }
 

@@ -69,10 +69,11 @@ impl Scalar {
 }
 
 impl Embedding {
-    /// Creates parameters `tokens` (V, D) N(0, `token_std`²) (or those of [`ComplexEmbedding`]),
-    /// `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, `position_std`²) (if learned).
-    /// `max_length` does not count the CLS slot. Those of a `meta` model, which is never run, are
-    /// zeros that take no memory in the place of sines.
+    /// Creates parameters `tokens` (V, D) N(0, `token_std`²), or those of [`ComplexEmbedding`] or
+    /// of a linear map of the id; `cls` (1, D), zeros, if `cls`; and `positions` (slots, D)
+    /// N(0, `position_std`²), if they are learned. `max_length` does not count the CLS slot. With
+    /// `meta`, for a model that is never run, zeros that take no memory stand for the sines of
+    /// positions.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -155,7 +156,8 @@ impl Embedding {
     /// vocabulary.
     ///
     /// # Errors
-    /// If the sequence is empty or longer than `max_length`, or an id is not in the vocabulary.
+    /// If the sequence is longer than the position table, or in main memory an id has no row in the
+    /// token table.
     pub fn forward(
         &self,
         ids: &Tensor,

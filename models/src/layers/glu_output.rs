@@ -21,15 +21,16 @@ use crate::{
     params::LECUN_NORMAL,
 };
 
-/// Factor of the output.
+/// Gate of the output of y (B, L, D), whose sigmoid multiplies a value. z is dropout(f(y)), for the
+/// activation f.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputGate {
-    /// The second half of a linear layer, the first one being the value.
+    /// The gate is the second half of a linear layer of z, whose first half is the value.
     Full,
-    /// A linear layer of the value.
+    /// The gate is a linear layer of z, and z is the value.
     Half,
-    /// A linear layer of the value, which here is the input before activation and dropout.
+    /// The gate is a linear layer of z, and the value is y, before activation and dropout.
     HalfLinear,
 }
 

@@ -50,8 +50,8 @@ impl Pool {
         }
     }
 
-    /// Maps (B, L, D) to (B, width). A sequence with no valid token gives zeros. With CLS and first,
-    /// it gives the state at position 0; with attention, the vector that attention begins from.
+    /// Maps (B, L, D) to (B, width). A sequence with no valid token gives zeros. With CLS and
+    /// first, it gives the state at position 0; with attention, the output of the query alone.
     ///
     /// # Errors
     /// If a tensor operation fails.

@@ -47,7 +47,7 @@ impl ShortConv {
     /// Maps (B, L, channels) to (B, L, channels). Padded positions are zeros to those beside them.
     ///
     /// # Errors
-    /// If there are other channels.
+    /// If x does not have the number of channels that the weights have.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = zero_padding(x, pass.mask())?;
         let bias = self.bias.as_ref();

@@ -4,8 +4,8 @@ use candle_core::Tensor;
 
 use crate::{Mask, Result, mask::zero_padding};
 
-/// Returns x (B, L, D) moved by one position: each position has the input of the one before it, the
-/// first one, and one behind padding, zeros.
+/// Returns x (B, L, D) moved by one position, in the same shape. Each position has the input of the
+/// position before it. The first position, and one behind padding, has zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -15,8 +15,8 @@ pub fn previous(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     Ok(x.narrow(1, 0, length)?.contiguous()?)
 }
 
-/// Returns x (B, L, D) moved by one position the other way: each position has the input of the one
-/// behind it, the last one, and one before padding, zeros.
+/// Returns x (B, L, D) moved by one position the other way, in the same shape. Each position has
+/// the input of the position behind it. The last position, and one before padding, has zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -44,8 +44,8 @@ pub const MODEL: Model = Model {
     reference: Reference::Equations,
     family: Family::Mixer,
     settings: r#"{
-        "embed": {"positions": "none"},
-        "block": {"ffn": "none", "norm": "none"},
+        "embed": {"positions": "none", "dropout": 0.0},
+        "block": {"ffn": "none", "norm": "none", "dropout": 0.0},
         "head": {"hidden": 0}
     }"#,
     variants: &[Variant::paper(build, include_str!("cdil.rs"))],

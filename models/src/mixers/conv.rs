@@ -6,7 +6,7 @@
 //! it. A score beside it says how much of a task needs more than that. The paper cuts the kernels
 //! of other models to 5 and 61 taps; this is the same layer as `long_conv` and `s4d`, with a kernel
 //! that is short from the start. Time O(L·K), memory O(L). k and b begin uniform within K^-½, as in
-//! PyTorch, W and c within D^-½.
+//! PyTorch (within (K D)^-½ with `kind` = full), W and c within D^-½.
 //!
 //! # Options
 //!

@@ -3,7 +3,7 @@
 //!     h_t = λ_t e^(iθ) h_(t-1) + (1 - λ_t) u_t,  λ = γ + (1 - γ) σ(x W_λ + b),  [Re u | Im u] = SiLU(x W_u + b)
 //!     out = W_o (LayerNorm([Re h | Im h]) ⊙ SiLU(x W_g + b)) + b
 //! B batch, L length, D width; x, λ, out (B, L, D), u, h (B, L, D) complex, θ (D) learned, γ (D)
-//! the layer's lower bound of decays: that of layer l is the sum of softmax(Γ) over layers 1.. l,
+//! the layer's lower bound of decays: that of layer l is the sum of softmax(Γ) over layers 1 to l,
 //! for Γ (layers, D) that all layers share, zeros at first: γ is then l/n in layer l of n, counted
 //! from 0. θ begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform
 //! within inputs^-½. Time and memory O(L·D). All was read in Doraemonzzz/hgru-pytorch@09f4ed2

@@ -12,9 +12,9 @@
 //!
 //! `segment` S (0: ⌈√N⌉, N the longest length); `lower` blocks (0: half of `block.layers`, rounded
 //! up); `upper` blocks (0: the rest of `block.layers`); `mixer` of the lower blocks, any model
-//! without options of its own; `aggregate`: `mean` over valid positions, `first` position (HIBERT
-//! has the last), or `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling =
-//! attention`).
+//! without settings of its own, with its default options; `aggregate`: `mean` over valid positions,
+//! `first` position (HIBERT has the last), or `attention`, W_O MAB(z, h) with one learned vector z
+//! (see `head.pooling = attention`).
 //!
 //! # Padding
 //!

@@ -7,9 +7,9 @@
 //! length, N longest length, E width of a head; q, k, o, u, c, y (B, L, H E), g (B, H E), n
 //! segments of ⌊N/n⌋ + 1 positions. Time and memory O(L·H·E). Weights and biases begin uniform
 //! within D^-½, as in PyTorch. Read in lxchtan/PoNet@cc9a29a examples/LRA/code/attention_ponet.py,
-//! attention.py and lra_config.py, which has n = 64 on ListOps and Retrieval, 32 on Image, 1 on
-//! Pathfinder, and 4096 on Text: segments of one position; everything else as Nyströmformer on this
-//! benchmark (recipe `nystromformer`).
+//! attention.py, run_tasks.py and lra_config.py, which has n = 64 on ListOps and Retrieval, 32 on
+//! Image, 1 on Pathfinder, and 4096 on Text; everything else as Nyströmformer on this benchmark
+//! (recipe `nystromformer`).
 //!
 //! # Options
 //!
@@ -21,12 +21,14 @@
 //!
 //! # Departures
 //!
-//! The published code divides the padded length of the batch, which is always N there, by n; here a
-//! segment has the same positions in every batch. The feed-forward network begins Xavier-uniform
-//! (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); the published code has PyTorch's
-//! linear layers, all uniform within inputs^-½ (±0.125 and ±0.088), biases too
-//! (lxchtan/PoNet@cc9a29a examples/LRA/code/model.py:57-63). The norms' ε is `block.norm_epsilon` =
-//! 1e-6, in that code 1e-5.
+//! The published code pads every sequence to N, the next power of two: 2,048 on ListOps and 4,096
+//! on Text and Retrieval, so that its segments have 33, 2 and 65 positions. With N = 2,000 and
+//! 4,000 as here, n = 62, 2048 and 62 give segments of as many. A segment has the same positions in
+//! every batch. The feed-forward network begins Xavier-uniform (±0.177 at D = 64 and a width of
+//! 128) with biases N(0, 1e-6²); the published code has PyTorch's linear layers, all uniform within
+//! inputs^-½ (±0.125 and ±0.088), biases too (lxchtan/PoNet@cc9a29a
+//! examples/LRA/code/model.py:57-63). The norms' ε is `block.norm_epsilon` = 1e-6, in that code
+//! 1e-5.
 
 use crate::{
     ops::{pooling::weighted_sum, swap_axes::split_heads},

@@ -10,7 +10,8 @@
 //! sizes and initial values as of the layer alone: for layer l of n, s = l / (n - 1), b = 1 - l / n
 //! and channel c, ω₀ = -6 + 5 (c / (D - 1))^(0.7 + 1.3 s), u = s (1 - c / (D - 1)) + 0.1 ((c + 1)
 //! mod 3 - 1), μ = 1 - (c / D)^b of k, ω and x'', the same - 0.3 s of v, 1 - (c / D)^(b / 2) of r
-//! and g; M₂ and D₂ uniform within 0.01. Its authors have not run this benchmark.
+//! and g; M₂ and D₂ uniform within 0.01; ω₀ has twice the rate (`RWKV.configure_optimizers`). Its
+//! authors have not run this benchmark.
 //!
 //! # Options
 //!
@@ -23,16 +24,17 @@
 //!
 //! # Departures
 //!
-//! M₁ and D₁ begin within 1e-4 rather than with zeros, of which M₂ and D₂ would have no gradient;
-//! the other matrices begin as PyTorch's linear layers, as those of the layer alone. The published
-//! language model draws some of them again before training (`RWKV.generate_init_weight`, lines
-//! 978-1065): W of r and v orthogonal with gain 1, W of k and g orthogonal with gain 0.1, W_o as 0,
-//! and the gain of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the
-//! block's, where the authors' have 64 columns. The block's feed-forward network with squared ReLU
-//! stands for channel mixing, which mixes inputs with those before, too, and has a receptance. It
-//! begins Xavier-uniform with biases N(0, 1e-6²); the published one has no biases, and its matrices
-//! begin uniform within inputs^-½ (lines 628-630), drawn again the first as orthogonal with gain 1
-//! and the others as 0. A norm of the embedding before the first block (line 689) is left out. The
+//! M₁, M₂, D₁ and D₂ decay as all matrices do, where the authors' do not (lines 818-819). M₁ and D₁
+//! begin within 1e-4 rather than with zeros, of which M₂ and D₂ would have no gradient; the other
+//! matrices begin as PyTorch's linear layers, as those of the layer alone. The published language
+//! model draws some of them again before training (`RWKV.generate_init_weight`, lines 978-1065): W
+//! of r and v orthogonal with gain 1, W of k and g orthogonal with gain 0.1, W_o as 0, and the gain
+//! of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the block's, where
+//! the authors' have 64 columns. The block's feed-forward network with squared ReLU stands for
+//! channel mixing, which mixes inputs with those before, too, and has a receptance. It begins
+//! Xavier-uniform with biases N(0, 1e-6²); the published one has no biases, and its matrices begin
+//! uniform within inputs^-½ (lines 628-630), drawn again the first as orthogonal with gain 1 and
+//! the others as 0. A norm of the embedding before the first block (line 689) is left out. The
 //! block's norms have ε = `block.norm_epsilon` = 1e-6, in the published code 1e-5
 //! (torch.nn.LayerNorm, lines 685-686); that of the heads' LayerNorm is 6.4e-4 in both (line 343).
 
@@ -121,10 +123,14 @@ impl Rwkv6 {
         let fall = 1.0 - layer.index as f64 / block.layers as f64;
         let (low, high) = (uniform_within(1e-4), uniform_within(0.01));
         // A layer whose bias is a function of the channel at first.
-        let on_top = |name: &str, inputs: usize, value: &dyn Fn(f64) -> f64| {
+        let on_top = |name: &str, inputs: usize, rate_factor: f64, value: &dyn Fn(f64) -> f64| {
             let vb = vb.pp(name);
             let values = (0..dim).map(|channel| value(channel as f64)).collect();
-            vb.get_with_values(dim, "bias", Attributes::NO_DECAY, |_| values)?;
+            let attributes = Attributes {
+                rate_factor,
+                ..Attributes::NO_DECAY
+            };
+            vb.get_with_values(dim, "bias", attributes, |_| values)?;
             Linear::new(&vb, inputs, dim, high, Some(Init::Const(0.0)))
         };
         let mixed = |name: &&str| {
@@ -134,7 +140,7 @@ impl Rwkv6 {
                 _ => (fall, 0.0),
             };
             let share = |channel: f64| 1.0 - (channel / dim as f64).powf(power) - less;
-            on_top(&format!("mix.{name}"), options.mix_rank, &share)
+            on_top(&format!("mix.{name}"), options.mix_rank, 1.0, &share)
         };
         let last = (dim - 1).max(1) as f64;
         let decay = |channel: f64| -6.0 + 5.0 * (channel / last).powf(0.7 + 1.3 * rise);
@@ -154,7 +160,7 @@ impl Rwkv6 {
             mixes: INPUTS.iter().map(mixed).collect::<Result<_>>()?,
             decay: [
                 Linear::new(&vb.pp("decay.inner"), dim, options.decay_rank, low, None)?,
-                on_top("decay.outer", options.decay_rank, &decay)?,
+                on_top("decay.outer", options.decay_rank, 2.0, &decay)?,
             ],
             key: linear("key")?,
             value: linear("value")?,

@@ -27,19 +27,19 @@
 //!
 //! # Departures
 //!
-//! First matrices of ranks begin within 1e-4 rather than with zeros, of which the second ones would
-//! have no gradient; W_o begins as PyTorch's linear layers rather than with zeros. The published
-//! language model draws some of them again before training (`RWKV.generate_init_weight`, lines
-//! 380-451): W_r and W_v orthogonal with gain 1, W_k orthogonal with gain 0.1, W_o as 0, and the
-//! gain of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the block's,
-//! where the authors' have 64 columns. The block's feed-forward network with squared ReLU stands
-//! for channel mixing, which mixes inputs with those before, too. It begins Xavier-uniform with
-//! biases N(0, 1e-6²); the published one has no biases, and its first matrix begins uniform within
-//! ½ D^-½, drawn again as orthogonal with gain 1, the second as 0 (lines 220-224). A norm of the
-//! embedding before the first block (line 251) is left out. A second direction is left out: it
-//! would need first values of its own. The block's norms have ε = `block.norm_epsilon` = 1e-6, in
-//! the published code 1e-5 (torch.nn.LayerNorm); that of the heads' LayerNorm is 6.4e-4 in both
-//! (line 157).
+//! Matrices of ranks decay as all matrices do, where the authors' do not (lines 310-315). The first
+//! ones begin within 1e-4 rather than with zeros, of which the second ones would have no gradient;
+//! W_o begins as PyTorch's linear layers rather than with zeros. The published language model draws
+//! some of them again before training (`RWKV.generate_init_weight`, lines 380-451): W_r and W_v
+//! orthogonal with gain 1, W_k orthogonal with gain 0.1, W_o as 0, and the gain of the heads'
+//! LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the block's, where the authors'
+//! have 64 columns. The block's feed-forward network with squared ReLU stands for channel mixing,
+//! which mixes inputs with those before, too. It begins Xavier-uniform with biases N(0, 1e-6²); the
+//! published one has no biases, and its first matrix begins uniform within ½ D^-½, drawn again as
+//! orthogonal with gain 1, the second as 0 (lines 220-224). A norm of the embedding before the
+//! first block (line 251) is left out. A second direction is left out: it would need first values
+//! of its own. The block's norms have ε = `block.norm_epsilon` = 1e-6, in the published code 1e-5
+//! (torch.nn.LayerNorm); that of the heads' LayerNorm is 6.4e-4 in both (line 157).
 
 use crate::{
     layers::{HeadNorm, by_head, token_shift::previous},

@@ -31,9 +31,9 @@
 //!
 //! Parameters of m begin as those of Mega here; in the published code their normal numbers are cut
 //! at two deviations, too. Images there get sinusoidal positions times a learned number
-//! (`--add-apos`); here `embed.positions = sinusoid` has no such number. C is 128, that of the
-//! class SeqBoatModel of the published code: its commands leave it to the user. Embedding and head
-//! are those of this benchmark. There, a batch in which some row is active everywhere is not
+//! (`--add-apos`); here `embed.positions = sinusoid` has no such number. C is 128, as in
+//! renll/SeqBoat@5a34aed experiment/run_lra_*.sh, where Path-X has 256. Embedding and head are
+//! those of this benchmark. There, a batch in which some row is active everywhere is not
 //! compressed: the windows of all its rows are then of positions, not of active ones
 //! (fairseq/modules/seqboat_unit.py:591-621), so that a row depends on its batch. Not here: Laplace
 //! attention, rotary and T5's biases, attention without windows, `always_act`.

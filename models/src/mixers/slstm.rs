@@ -29,7 +29,10 @@
 //! in the package its first matrix has variance 2 / (5 D), its second deviation 2 / (blocks · D^½).
 //! The package's norms have no shift (xlstm/blocks/xlstm_block.py:58, 68); the block's norms here
 //! have one, which begins as 0. They have ε = `block.norm_epsilon` = 1e-6, in the package 1e-5
-//! (xlstm/components/ln.py); that of the heads' norm is 1e-5 in both.
+//! (xlstm/components/ln.py); that of the heads' norm is 1e-5 in both. The package drops outputs of
+//! the cell in front of the heads' norm (xlstm/blocks/slstm/layer.py), and none of the feed-forward
+//! network; here `block.dropout` acts behind that norm and in the network. R decays as all matrices
+//! do; the package's does not, as its name has no `weight` (xlstm/utils.py).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -29,7 +29,7 @@
 //! 64), the feed-forward network Xavier-uniform (±0.177 for a width of 128) with biases N(0,
 //! 1e-6²); the published code has PyTorch's linear layers, all uniform within inputs^-½ (±0.125,
 //! and ±0.088 from a width of 128), biases too (mlpen/YOSO@6000487
-//! encoders/backbones/efficient_attention.py:47-49, 83, 126-128). The norms' ε is
+//! encoders/backbones/efficient_attention.py:47-49, 83, LRA/model.py:50-61). The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{

@@ -38,7 +38,7 @@ pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     if is_f32_on_gpu(left) {
         return product(left, right, Some(GpuProduct { rounds: true }));
     }
-    let rounded = |x: &Tensor| x.to_dtype(DType::BF16)?.to_dtype(left.dtype());
+    let rounded = |x: &Tensor| x.to_dtype(DType::BF16)?.to_dtype(x.dtype());
     product(&rounded(left)?, &rounded(right)?, None)
 }
 

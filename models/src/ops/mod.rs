@@ -1,5 +1,5 @@
-//! Operations on tensors that candle lacks, has without a gradient, or computes slowly; one folder
-//! each.
+//! Operations on tensors that candle lacks, has without a gradient, or computes slowly. Each is a
+//! module, most of them folders.
 //!
 //! `mod.rs` of an operation documents it, has its form composed of candle's operations, and chooses
 //! between its forms; no code outside this folder does (`models/tests/structure.rs`). The composed
@@ -47,7 +47,7 @@ pub mod gated_linear;
 pub mod gated_linear_attention;
 pub mod gather;
 pub(crate) mod gradient_hook;
-pub mod hamming_k_means;
+pub(crate) mod hamming_k_means;
 pub mod interleave;
 pub mod l2_normalize;
 pub mod length_projection;

@@ -41,7 +41,8 @@ pub struct Packing {
 
 impl Packing {
     /// Returns the packing of the valid positions of `mask` (B, L). `None` if no position is valid,
-    /// if a sequence has gaps, or if there are more positions than a u32 can number.
+    /// if a sequence has padding before a valid position, or if there are more positions than a u32
+    /// can number.
     ///
     /// # Errors
     /// If the mask cannot be read.

@@ -48,7 +48,8 @@ pub enum Residual {
     Admin,
     /// x + λ y, by channel (LayerScale).
     ///
-    /// λ is a learned vector (D) that begins at 1 (arXiv:2103.17239).
+    /// λ is a learned vector (D) that begins at 1, as in XCiT of 12 layers (arXiv:2106.09681). CaiT
+    /// (arXiv:2103.17239), where it comes from, begins near 0.
     Layerscale,
 }
 

@@ -33,10 +33,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Checks every range except those of the mixer's own options, which its `build` checks.
+    /// Checks every range, and refuses combinations of components that cannot be computed or that
+    /// no paper defines. The mixer's own options are checked by its `build`.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] naming key, value and allowed range.
+    /// [`crate::Error::Option`] naming key, value and allowed values; [`crate::Error::Unread`] for
+    /// a number that is not finite.
     pub fn validate(&self) -> Result<()> {
         let block = &self.block;
         check("embed", &self.embed)?;

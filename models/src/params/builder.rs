@@ -22,7 +22,8 @@ impl VarBuilder {
         }
     }
 
-    /// Returns the builder at the place `name` below this one, as candle's method of this name.
+    /// Returns the builder at the place `name` below this one, as candle's method of the same name
+    /// does.
     #[must_use]
     pub fn pp(&self, name: impl ToString) -> Self {
         Self {
@@ -88,7 +89,8 @@ impl VarBuilder {
     /// elements, in row-major order. `values` gets the random stream of the parameter's path.
     ///
     /// # Errors
-    /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
+    /// [`crate::Error::ShapeConflict`] if the path is taken by another shape;
+    /// [`crate::Error::Tensor`] if `values` returns another number of elements.
     pub fn get_with_values(
         &self,
         shape: impl Into<Shape>,

@@ -128,8 +128,9 @@ impl Case {
     /// Reads a case from the bytes of its file.
     ///
     /// # Errors
-    /// [`Error::Case`] if it is not a safetensors file, lacks metadata that every case has, or has
-    /// a number that is not finite.
+    /// [`Error::Case`] if it is not a safetensors file, lacks metadata that every case has, names a
+    /// mixer that is not in the registry, has a number that is not finite, or has a mask with
+    /// elements other than 0 and 1.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|error| Error::Case(format!("not a safetensors file: {error}")))?;

@@ -18,7 +18,8 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// S₅ ∘ f ∘ S₃.
+/// Two separable convolutions with an activation between, S₅(dropout(f(S₃(x)))): (B, L, D) ->
+/// (B, L, D). The inner one is 3 positions wide, the outer one 5.
 pub struct SeparableConv {
     inner: Separable,
     outer: Separable,
@@ -26,7 +27,7 @@ pub struct SeparableConv {
     dropout: Dropout,
 }
 
-/// S_w.
+/// Separable convolution S_w: a depthwise one of width w, then a linear layer.
 struct Separable {
     /// d, one row per channel: (inputs, w).
     kernel: Tensor,

@@ -1,5 +1,5 @@
-//! Channel mixers: the part of a block that treats each position separately (`block.ffn`),
-//! (B, L, D) -> (B, L, D).
+//! Channel mixers: the sublayer of a block behind the mixer (`block.ffn`), (B, L, D) -> (B, L, D).
+//! All but the separable convolutions treat each position by itself.
 
 mod conv;
 pub mod experts;
@@ -15,10 +15,10 @@ use crate::{
     options::{BlockOptions, ChannelKind},
 };
 
-/// Mixes channels. The block around it adds norm, residual and dropout.
+/// Layer that mixes the channels of each position, and in some forms those of its neighbours. The
+/// block around it adds norm, residual and dropout.
 pub trait ChannelMixer: Send + Sync {
-    /// Maps (B, L, D) to (B, L, D), position by position; outputs at padded positions are any
-    /// finite numbers.
+    /// Maps x (B, L, D) to (B, L, D). Outputs at padded positions may be any finite numbers.
     ///
     /// # Errors
     /// If a tensor operation fails.

@@ -21,7 +21,7 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// Queries, sub-keys and values.
+/// Product-key memory, with its query map, sub-keys and values: (B, L, D) -> (B, L, D).
 pub struct ProductKeys {
     query: Linear,
     norm: LayerNorm,

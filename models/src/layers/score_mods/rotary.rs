@@ -21,7 +21,8 @@ impl Rotary {
         Self { width }
     }
 
-    /// Returns the first `columns` of x (B, L, W), heads side by side, rotated by position.
+    /// Returns x (B, L, W) with its first `columns`, heads side by side, rotated by position. The
+    /// other columns stay as they are.
     ///
     /// # Errors
     /// If `columns` is no multiple of the width or more than there are.

@@ -21,11 +21,11 @@ use crate::{
     params::{Attributes, xavier_uniform},
 };
 
-/// u, w and W_R.
+/// Scores of Transformer-XL, with their parameters u, w and W_R.
 pub struct TransformerXl {
     content: Tensor,
     position: Tensor,
-    /// W_R, (H E, D).
+    /// W_R, (H E, 2 ⌊D / 2⌋).
     relative: Tensor,
     heads: usize,
     width: usize,
@@ -34,8 +34,8 @@ pub struct TransformerXl {
 }
 
 impl TransformerXl {
-    /// Creates parameters `content` and `position` (H, E), N(0, 0.02²), of `biases`, and `relative`
-    /// (H E, D), Xavier-uniform, of `vb`.
+    /// Creates parameters `content` and `position` (H, E), N(0, 0.02²), at `biases`, and `relative`
+    /// (H E, 2 ⌊D / 2⌋), Xavier-uniform, at `vb`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -82,8 +82,9 @@ impl TransformerXl {
         attend(&q, k, v, &options)
     }
 
-    /// Returns queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products
-    /// with keys that have [`TransformerXl::places`] as further columns are √E z.
+    /// Returns queries (B, Lq, H E), the first of which is at position `start`, as (B, Lq, H (E +
+    /// C)) for C = 2 ⌊D / 2⌋. Their products with keys that have [`TransformerXl::places`] as
+    /// further columns are √E z.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -95,8 +96,9 @@ impl TransformerXl {
         relative_queries(q, [&self.content, &self.position], &pairs, start)
     }
 
-    /// Returns the pairs (cos ωj, sin ωj) of each position j, (n, D), rounded only in the end. A
-    /// missing position has zeros, which add 0 to scores.
+    /// Returns the pairs (cos ωj, sin ωj) of each of n positions j, (n, 2 ⌊D / 2⌋), in the type and
+    /// on the device of `like`. They are computed in f64, and rounded at the end. A missing
+    /// position has zeros, which add 0 to scores.
     ///
     /// # Errors
     /// If the device refuses the table.

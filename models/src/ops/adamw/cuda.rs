@@ -30,7 +30,7 @@ pub struct Update<'a> {
 
 /// Makes all `updates` in one launch on a GPU. `scale` (rank 0, f32) is a factor on all gradients,
 /// or 1 if absent. Returns true if it has made them. Returns false, and changes nothing, if there
-/// are no updates or a tensor is not f32 on a GPU.
+/// are no updates, or a tensor is empty or not f32 on a GPU.
 ///
 /// # Errors
 /// If updates differ in β1, β2, ε or number of the update, a tensor is not contiguous or not as
@@ -103,7 +103,7 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
 
 /// Returns the L2 norm of all `gradients` together, and the factor that scales it to at most
 /// `clip`. The factor is 1 if `clip` is 0. Gradients have any shapes; both results are f32 of rank
-/// 0 on the GPU. Returns `None` unless all gradients are f32 on a GPU.
+/// 0 on the GPU. Returns `None` if there are no gradients, or one is empty or not f32 on a GPU.
 ///
 /// # Errors
 /// If a launch fails.

@@ -14,11 +14,12 @@ use crate::{
 };
 
 /// Returns softmax self-attention (B, L, H E) whose scores have a learned term:
-/// `q_i·k_j / √E + f S_ij`. `qkv` (B, L, 3 H E) holds queries q, keys k and values side by side.
-/// `bias` is S (H, N, N), with N at least L, and `factor` f is a single number.
+/// `scale q_i·k_j + f S_ij`, with the scale of the options, 1 / √E by default. `qkv` (B, L, 3 H E)
+/// holds queries q, keys k and values side by side. `bias` is S (H, N, N), with N at least L, and
+/// `factor` f is a single number.
 ///
 /// # Errors
-/// If shapes do not fit, or the options have block masks or scores by distance.
+/// If shapes do not fit, or the options have block masks, scores by distance or key columns.
 pub fn attend_biased(
     qkv: &Tensor,
     (bias, factor): (&Tensor, &Tensor),
@@ -31,11 +32,13 @@ pub fn attend_biased(
         && rows == columns
         && rows >= length
         && options.block_masks.is_none()
-        && options.relative.is_none();
+        && options.relative.is_none()
+        && options.key_columns.is_none();
     check(fits, "attention", || {
         let (qkv, bias) = (qkv.shape(), bias.shape());
         format!("projections {qkv:?} and bias {bias:?} do not fit {heads} heads")
     })?;
+    options.check(batch, (length, length), [row / 3; 3])?;
     if super::super::supports(qkv) {
         return Ok(super::cpu::attention_biased(qkv, bias, factor, options)?);
     }
@@ -118,6 +121,23 @@ mod tests {
             let shapes: [&[usize]; 3] = [&[2, 5, 12], &[2, 4, 4], &[1]];
             let x = shapes.map(|shape| Tensor::ones(shape, dtype, &Device::Cpu).unwrap());
             assert!(attend(&x, None, 0.0).is_err());
+        }
+    }
+
+    #[test]
+    fn options_that_do_not_fit_are_refused_by_both_forms() {
+        for dtype in [DType::F32, DType::F64] {
+            let ones = |shape: &[usize]| Tensor::ones(shape, dtype, &Device::Cpu).unwrap();
+            let (qkv, bias, factor) = (ones(&[2, 3, 12]), ones(&[2, 4, 4]), ones(&[1]));
+            for (soft_cap, key_columns) in [(Some(0.0), None), (None, Some(ones(&[3, 1])))] {
+                let options = AttentionOptions {
+                    heads: 2,
+                    soft_cap,
+                    key_columns,
+                    ..AttentionOptions::default()
+                };
+                assert!(attend_biased(&qkv, (&bias, &factor), &options).is_err());
+            }
         }
     }
 }

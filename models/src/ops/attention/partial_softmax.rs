@@ -15,7 +15,7 @@ use candle_core::{D, Tensor};
 use crate::{
     Result,
     mask::PADDED,
-    ops::{DropoutMask, dropout, matmul, swap_axes},
+    ops::{DropoutMask, check, dropout, matmul, swap_axes},
     rng::Stream,
 };
 
@@ -166,8 +166,8 @@ impl WeightDropout {
 }
 
 /// Returns softmax attention of Q queries q (.., Q, E) on K keys k (.., K, E) and values v
-/// (.., K, V) as one part, for [`merge`]. Every query sees every key, and scores are multiplied by
-/// 1 / √E.
+/// (.., K, V) as one part, for [`merge`]. The three have the same leading axes, at least one. Every
+/// query sees every key, and scores are multiplied by 1 / √E.
 ///
 /// `bias` is added to the scores (.., Q, K) and must broadcast to them. A bias of -1e9 hides a key.
 /// `dropout` drops weights.
@@ -181,6 +181,10 @@ pub fn attend(
     bias: Option<&Tensor>,
     dropout: WeightDropout,
 ) -> Result<PartialSoftmax> {
+    check([q, k, v].iter().all(|x| x.rank() > 2), "attention", || {
+        let shapes = [q, k, v].map(Tensor::shape);
+        format!("q, k and v {shapes:?} have too few axes")
+    })?;
     let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
     // candle multiplies by a transposed right side only if its leading dimensions are few, so they
     // become one.

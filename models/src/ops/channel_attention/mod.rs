@@ -18,14 +18,14 @@ use crate::ops::supports;
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
-    if supports(q) {
-        return Ok(cpu::channel_cosines(q, k, heads)?);
-    }
     let fits = q.dims() == k.dims() && heads > 0 && q.dims3()?.2.is_multiple_of(heads);
-    check(fits, "channel_cosines", || {
+    check(fits && holds_numbers(q)?, "channel_cosines", || {
         let (q, k) = (q.shape(), k.shape());
         format!("q {q:?} and k {k:?} do not fit {heads} heads")
     })?;
+    if supports(q) {
+        return Ok(cpu::channel_cosines(q, k, heads)?);
+    }
     let (q, k) = (unit_columns(q, heads)?, unit_columns(k, heads)?);
     matmul(&q.t()?, &k)
 }
@@ -36,16 +36,23 @@ pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
 /// # Errors
 /// If shapes do not fit.
 pub fn mix_channels(v: &Tensor, weights: &Tensor) -> Result<Tensor> {
-    if supports(v) {
-        return Ok(cpu::mix_channels(v, weights)?);
-    }
-    let (shape, (_, heads, width, _)) = (v.dims3()?, weights.dims4()?);
-    check(heads * width == shape.2, "mix_channels", || {
+    let (shape, (examples, heads, width, columns)) = (v.dims3()?, weights.dims4()?);
+    let fits = examples == shape.0 && width == columns && heads * width == shape.2;
+    check(fits && holds_numbers(v)?, "mix_channels", || {
         let (v, weights) = (v.shape(), weights.shape());
         format!("v {v:?} and weights {weights:?} do not fit")
     })?;
+    if supports(v) {
+        return Ok(cpu::mix_channels(v, weights)?);
+    }
     let y = matmul(&by_head(v, heads)?, &weights.t()?)?;
     Ok(y.transpose(1, 2)?.contiguous()?.reshape(shape)?)
+}
+
+/// Returns whether x (B, L, H E) has positions and channels.
+fn holds_numbers(x: &Tensor) -> Result<bool> {
+    let (_, length, row) = x.dims3()?;
+    Ok(length * row > 0)
 }
 
 /// Maps (B, L, H E) to (B, H, L, E).

@@ -59,5 +59,9 @@ fn shapes_that_do_not_fit_are_errors() {
         assert!(channel_cosines(&x, &normal(&[1, 5, 8]), 2).is_err());
         assert!(channel_cosines(&x, &x, 3).is_err());
         assert!(mix_channels(&x, &normal(&[1, 3, 2, 2])).is_err());
+        assert!(mix_channels(&x, &normal(&[2, 4, 2, 2])).is_err());
+        let empty = Tensor::zeros((1, 0, 8), dtype, &Device::Cpu).unwrap();
+        assert!(channel_cosines(&empty, &empty, 2).is_err());
+        assert!(mix_channels(&empty, &normal(&[1, 4, 2, 2])).is_err());
     }
 }

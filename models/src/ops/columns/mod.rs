@@ -6,6 +6,7 @@ mod tests;
 
 use candle_core::{D, Tensor};
 
+use super::check;
 use crate::Result;
 use crate::ops::supports;
 
@@ -17,5 +18,8 @@ pub fn columns(x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::columns(x, first, count)?);
     }
+    check(count > 0, "columns", || {
+        format!("no columns of x {:?}", x.shape())
+    })?;
     Ok(x.narrow(D::Minus1, first, count)?.contiguous()?)
 }

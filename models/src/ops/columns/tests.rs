@@ -1,3 +1,5 @@
+use candle_core::DType;
+
 use super::*;
 use crate::ops::testing::{Sampler, agree};
 
@@ -15,5 +17,7 @@ fn the_kernel_meets_its_composed_form() {
         agree(&name, &[sampler.normal(shape, 1.0)], f, f);
     }
     let x = sampler.normal(&[2, 3], 1.0);
-    assert!(columns(&x, 2, 2).is_err());
+    for x in [x.to_dtype(DType::F64).unwrap(), x] {
+        assert!(columns(&x, 2, 2).is_err() && columns(&x, 0, 0).is_err());
+    }
 }

@@ -19,7 +19,7 @@ use crate::ops::supports;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
     /// ⌊(W - 1) / 2⌋ zeros before the sequence, and the rest of W - 1 behind it. There are ⌈L /
-    /// stride⌉ outputs, as with PyTorch's `same`.
+    /// stride⌉ outputs. For stride 1 it is PyTorch's `same`, which has no other stride.
     Same,
     /// W - 1 zeros before the sequence. An output depends on its own position and those before it.
     Causal,

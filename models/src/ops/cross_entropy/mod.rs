@@ -17,7 +17,8 @@ use crate::ops::supports;
 /// `logits` are x (B, C), and `labels` are (B) of type u32, each less than C.
 ///
 /// # Errors
-/// If shapes do not agree, or a tensor operation fails.
+/// If shapes do not agree, or in main memory a label is not below C. On a GPU such a label gives
+/// NaN.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     if supports(logits) {
         return Ok(cpu::cross_entropy(logits, labels)?);

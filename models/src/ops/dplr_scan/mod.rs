@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The matrix between two states is diagonal plus one of rank 1. The names are those of
-//! [`DplrScan`]. [`super::gated_linear_attention()`] with rates is the case where b is a multiple
-//! of a and k. One position follows the other.
+//! [`DplrScan`]. The delta rule of [`super::gated_linear_attention()`], with decays α, rates β and
+//! keys κ, is the case w = α, a = α ⊙ κ, b = -β κ and k = β κ. One position follows the other.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::ops::supports;
 /// added to slot s.
 ///
 /// # Errors
-/// If an id is not below V, or shapes do not fit.
+/// If shapes do not fit, or in main memory an id is not below V. A GPU does not refuse such an id.
 pub fn embed(
     ids: &Tensor,
     table: &Tensor,

@@ -18,16 +18,17 @@ use crate::ops::supports;
 /// # Errors
 /// If shapes do not fit.
 pub fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::project_length(x, matrix, heads)?);
-    }
     let (batch, length, row) = x.dims3()?;
     let (copies, longest, rank) = matrix.dims3()?;
-    let fits = (copies == 1 || copies == heads) && length <= longest && row.is_multiple_of(copies);
+    let fits = heads > 0 && row.is_multiple_of(heads) && (copies == 1 || copies == heads);
+    let fits = fits && length <= longest && row * rank * length > 0;
     check(fits, "project_length", || {
         let (x, matrix) = (x.shape(), matrix.shape());
         format!("x {x:?} and matrix {matrix:?} do not fit {heads} heads")
     })?;
+    if supports(x) {
+        return Ok(cpu::project_length(x, matrix, heads)?);
+    }
     let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
     // The batch is moved beside the width: one product, and no copy of the matrix's gradient per
     // example.

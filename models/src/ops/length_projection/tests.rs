@@ -57,5 +57,8 @@ fn shapes_that_do_not_fit_are_errors() {
         let x = normal(&[1, 6, 8]);
         assert!(project_length(&x, &normal(&[1, 5, 2]), 2).is_err());
         assert!(project_length(&x, &normal(&[3, 6, 2]), 2).is_err());
+        assert!(project_length(&x, &normal(&[1, 6, 2]), 3).is_err());
+        let empty = x.narrow(1, 0, 0).unwrap();
+        assert!(project_length(&empty, &normal(&[1, 6, 2]), 2).is_err());
     }
 }

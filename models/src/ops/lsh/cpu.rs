@@ -28,7 +28,7 @@ pub fn lsh(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
     }
     let heads = row / width;
     let mut buckets = vec![0; batch * heads * rounds * length];
-    if half == 0 || length == 0 {
+    if half == 0 || rounds == 0 || length == 0 {
         return Ok(buckets);
     }
     let (x, rotations) = (x.contiguous()?, rotations.contiguous()?);

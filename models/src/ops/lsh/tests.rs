@@ -22,4 +22,7 @@ fn a_bucket_is_the_place_of_the_largest_projection() {
 #[test]
 fn shapes_that_do_not_fit_are_errors() {
     assert!(lsh(&normal("x", &[1, 2, 5]), &normal("r", &[2, 1, 1])).is_err());
+    let no_rounds = normal("r", &[2, 1, 1]).narrow(1, 0, 0).unwrap();
+    let buckets = lsh(&normal("x", &[1, 2, 4]), &no_rounds).unwrap();
+    assert!(buckets.is_empty());
 }

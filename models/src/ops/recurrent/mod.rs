@@ -41,10 +41,10 @@ impl Cell {
     }
 }
 
-/// Returns all states h (B, L, W) of an LSTM or GRU with W channels, by `cell`. x (B, L, G W) is
-/// the inputs of its G gates. `weight` (G W, W) and `bias` (G W) map the state before to the gates.
-/// The equations are in [the module](self). States are zeros at first. Where `mask` (B, L) is 0,
-/// they stay as they were.
+/// Returns all states h (B, L, W) of an LSTM or GRU with W channels, as `cell` says. x (B, L, G W)
+/// holds the inputs of its G gates. `weight` (G W, W) and `bias` (G W) map the state before to the
+/// gates. The equations are in [the module](self). States are zeros at first. Where `mask` (B, L)
+/// is 0, they stay as they were.
 ///
 /// It takes O(B L G W²) time. In main memory, f32 and f64 take the same loops. These keep h, and of
 /// the LSTM one c for every 32 positions, and compute gates again for the backward pass. Elsewhere

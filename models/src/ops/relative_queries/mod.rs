@@ -37,7 +37,7 @@ pub fn relative_queries(
     let ((_, length, row), (heads, width, columns)) = (q.dims3()?, pairs.dims3()?);
     let fits = |bias: &Tensor| bias.dims() == [heads, width];
     check(
-        row == heads * width && fits(content) && fits(position),
+        row > 0 && row == heads * width && fits(content) && fits(position),
         "relative_queries",
         || {
             let shapes = [q, content, position, pairs].map(Tensor::shape);

@@ -52,5 +52,9 @@ fn shapes_that_do_not_fit_are_errors() {
         }
         let biases = [&normal(&[2, 2]), &normal(&[2, 2])];
         assert!(relative_queries(&normal(&[1, 3, 5]), biases, &pairs, 0).is_err());
+        let none = |x: Tensor, dim: usize| x.narrow(dim, 0, 0).unwrap();
+        let biases = biases.map(|bias| none(bias.clone(), 1));
+        let (q, pairs) = (none(q, 2), none(pairs, 1));
+        assert!(relative_queries(&q, [&biases[0], &biases[1]], &pairs, 0).is_err());
     }
 }

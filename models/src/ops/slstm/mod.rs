@@ -22,8 +22,8 @@ use crate::Result;
 use crate::ops::supports;
 
 /// Returns all states h (B, L, H, E) of the sLSTM of xLSTM (arXiv:2405.04517), for heads E wide. x
-/// (B, L, H, 4 E) is the inputs of its four gates. `weight` R (H, 4 E, E) maps the state before to
-/// the gates. The equations are in [the module](self). States are zeros at first. Where `mask`
+/// (B, L, H, 4 E) holds the inputs of its four gates. `weight` R (H, 4 E, E) maps the state before
+/// to the gates. The equations are in [the module](self). States are zeros at first. Where `mask`
 /// (B, L) is 0, they stay as they were.
 ///
 /// It takes O(B L H E²) time. In main memory, f32 and f64 take the same loops. These keep h, and

@@ -41,8 +41,9 @@ pub enum Modes {
 pub struct StateSpaceOptions {
     /// True if states run from the last position to the first.
     pub reverse: bool,
-    /// True if the output y_t reads the state before x_t is added, so that a position does not see
-    /// itself. The second direction of S4 does so.
+    /// True if the output y_t reads the state h_{t-1} of the position before, or h_{t+1} with
+    /// `reverse`, in place of h_t, so that a position does not see itself. The second direction of
+    /// S4 does so.
     pub exclusive: bool,
 }
 
@@ -98,8 +99,8 @@ pub fn state_space_sum(
     let shapes = || coefficients.iter().flatten().map(|x| x.dims());
     let modes = shapes()
         .next()
-        .map_or(0, |shape| shape[1..].iter().product());
-    let fits = modes > 0
+        .map_or(0, |shape| shape.iter().skip(1).product());
+    let fits = modes * width * length > 0
         && coefficients.iter().all(|all| all.len() == kind)
         && shapes().all(|shape| shape == [width, modes])
         && skip.is_none_or(|skip| skip.dims() == [width])

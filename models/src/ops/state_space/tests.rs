@@ -285,4 +285,6 @@ fn shapes_that_do_not_fit_are_errors() {
             .to_string();
         assert!(message.contains("do not fit"), "{message}");
     }
+    let x = x.narrow(2, 0, 0).unwrap();
+    assert!(state_space(&x, &modes(&[0, 2], &[0, 2]), None, options).is_err());
 }
