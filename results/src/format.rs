@@ -56,9 +56,11 @@ pub(crate) struct ByteUnit {
 impl ByteUnit {
     /// Returns the unit that suits the largest of the sizes.
     pub(crate) fn of(largest: f64) -> ByteUnit {
-        let (name, bytes, decimals) = match largest {
-            size if size >= 1024f64.powi(3) => ("GiB", 1024f64.powi(3), 2),
-            size if size >= 1024f64.powi(2) => ("MiB", 1024f64.powi(2), 1),
+        // From 1023.95 on, one decimal would round up to 1024.
+        let reaches = |unit: f64| largest >= 1023.95 / 1024.0 * unit;
+        let (name, bytes, decimals) = match (reaches(1024f64.powi(3)), reaches(1024f64.powi(2))) {
+            (true, _) => ("GiB", 1024f64.powi(3), 2),
+            (_, true) => ("MiB", 1024f64.powi(2), 1),
             _ => ("KiB", 1024.0, 1),
         };
         ByteUnit {
@@ -275,6 +277,10 @@ mod tests {
         assert_eq!(bytes(182_452_224), "174.0 MiB");
         assert_eq!([bytes(1 << 10), bytes(1 << 20)], ["1.0 KiB", "1.0 MiB"]);
         assert_eq!(bytes(1 << 30), "1.00 GiB");
+        assert_eq!(
+            [bytes((1 << 30) - 1), bytes((1 << 20) - 1)],
+            ["1.00 GiB", "1.0 MiB"]
+        );
         assert_eq!(bytes(10_179_073_147), "9.48 GiB");
         assert_eq!(grouped(1_104_586), "1,104,586");
         assert_eq!(grouped(96), "96");

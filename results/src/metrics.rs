@@ -107,7 +107,19 @@ fn reason(error: &serde_json::Error) -> String {
 /// Returns all scores of a run: those of each validation in its log, then those of its record.
 pub(crate) fn scores(lines: &[Line], record: &Record) -> Vec<f64> {
     let mut scores = Vec::new();
-    let of_dense = |dense: &Dense| [dense.accuracy, dense.loss];
+    let of_dense = |dense: &Dense| {
+        let mut scores = vec![
+            dense.accuracy,
+            dense.loss,
+            dense.weighted_accuracy,
+            dense.weighted_loss,
+        ];
+        for group in &dense.groups {
+            scores.extend([group.labels as f64, group.accuracy, group.loss]);
+            scores.extend(group.majority);
+        }
+        scores
+    };
     for line in lines {
         if let Line::Validation {
             loss,
@@ -421,6 +433,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::record::DenseGroup;
 
     fn train(step: usize, loss: f64) -> Line {
         Line::Train {
@@ -683,6 +696,15 @@ mod tests {
             Some(Dense {
                 accuracy,
                 loss: 0.25,
+                weighted_accuracy: 0.3,
+                weighted_loss: 0.8,
+                groups: vec![DenseGroup {
+                    labels: 3,
+                    accuracy: 0.1,
+                    loss: 0.9,
+                    majority: Some(0.2),
+                    ..DenseGroup::default()
+                }],
                 ..Dense::default()
             })
         };
@@ -690,10 +712,13 @@ mod tests {
         (own.val_dense, own.test_dense) = (dense(0.75), dense(0.625));
         (own.val_accuracy, own.test_loss) = (Some(0.4), Some(1.6));
         let expected = [
-            1.5, 0.5, 0.5, 0.7, 1.4, 0.5, 0.5, 0.7, 2.0, 1.5, 0.4, 1.6, 0.5, 0.75, 0.25, 0.625,
-            0.25,
+            &[1.5, 0.5, 0.5, 0.7, 0.0, 0.6][..],
+            &[1.4, 0.5, 0.5, 0.7, 0.0, 0.6],
+            &[2.0, 1.5, 0.4, 1.6, 0.5],
+            &[0.75, 0.25, 0.3, 0.8, 3.0, 0.1, 0.9, 0.2],
+            &[0.625, 0.25, 0.3, 0.8, 3.0, 0.1, 0.9, 0.2],
         ];
-        assert_eq!(scores(&lines, &run), expected);
+        assert_eq!(scores(&lines, &run), expected.concat());
         for place in [0, 2] {
             let mut other = whole();
             match &mut other[place] {

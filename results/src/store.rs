@@ -7,7 +7,7 @@ pub mod record_file;
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -151,6 +151,10 @@ pub fn load(folder: &Path) -> Result<Loaded> {
             // What lies there says more than that it is no folder.
             let error = match (error.kind(), disk::open(folder)) {
                 (ErrorKind::NotADirectory, Err(special)) => special,
+                (ErrorKind::NotADirectory, Ok(_)) => io::Error::new(
+                    error.kind(),
+                    "neither a folder of runs nor a CSV file of records, as `lra merge` writes",
+                ),
                 _ => error,
             };
             Error::io("read", folder)(error)

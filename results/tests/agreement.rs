@@ -992,3 +992,23 @@ fn rivals_have_the_data_and_the_changes_of_ones_own_runs() {
         .collect();
     assert_eq!(seeds, [0, 3]);
 }
+
+/// A run that was resumed after changes has no rank.
+#[test]
+fn a_run_resumed_after_changes_is_not_ranked() {
+    let mut records: Vec<Record> = ["transformer", "linear", "s4d"]
+        .iter()
+        .map(|model| cell(model, "listops", 0, 0.3))
+        .collect();
+    records[2].provenance.accepted_changes = vec!["other data".to_owned()];
+    let table = tables::find("ranks").unwrap().make(&records, None);
+    let ranked: Vec<&str> = table
+        .rows
+        .iter()
+        .map(|row| row.cells[1].text.as_str())
+        .collect();
+    assert!(
+        ranked.contains(&"linear") && !ranked.contains(&"s4d"),
+        "{ranked:?}"
+    );
+}

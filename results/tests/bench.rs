@@ -684,3 +684,27 @@ fn charts_over_length_are_in_seconds_and_mebibytes() {
     assert!(near(0, [0.1, 0.2]), "{:?}", charts[0].series);
     assert!(near(1, [40.0, 80.0]), "{:?}", charts[1].series);
 }
+
+/// Faster is what undoes the loss that is allowed: 1 / (1 - threshold), more than 1 + threshold.
+#[test]
+fn a_gain_begins_where_it_undoes_the_loss_that_is_allowed() {
+    let verdict = |times: f64| {
+        let mut cell = held_against_base(1.0);
+        cell.rounds = cell.base.as_ref().unwrap().rounds.clone();
+        for seconds in cell.rounds.iter_mut().flat_map(|it| &mut it.seconds) {
+            *seconds /= times;
+        }
+        cell.verdict(0.1)
+    };
+    assert_eq!(verdict(1.105), Some(Verdict::Same));
+    assert_eq!(verdict(1.12), Some(Verdict::Faster));
+}
+
+/// Charts draw the middle time of a step.
+#[test]
+fn charts_over_length_draw_the_median() {
+    let cells = [cell("linear", &[], 1024, [0.1, 0.3], 40)];
+    let drawn = chart::lengths(&cells)[0].series[0].points[0].1;
+    let median = cells[0].steps_per_second().unwrap().median;
+    assert!((drawn * median - 1.0).abs() < 1e-12, "{drawn} {median}");
+}

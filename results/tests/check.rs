@@ -9,7 +9,7 @@ use lra_results::check::{
     Aspect, Baseline, Check, Finding, Judged, Row, State, Thresholds, judge, junit, table,
 };
 use lra_results::metrics::{self, Line};
-use lra_results::record::{Outcome, Record};
+use lra_results::record::{Dense, DenseGroup, Outcome, Record};
 use lra_results::{Format, store};
 
 /// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss` up
@@ -266,6 +266,47 @@ fn another_score_of_the_same_training_is_caught() {
         &judge(&older, &accuracy, &Thresholds::default()),
         Aspect::Accuracy,
     );
+}
+
+/// The scores of labels at positions count with those of whole sequences, each group's too.
+#[test]
+fn another_score_of_a_group_of_labels_is_caught() {
+    let cells_of = |change: fn(&mut Dense)| {
+        let records = with(|run| {
+            let mut dense = Dense {
+                labels: 8,
+                accuracy: 0.5,
+                loss: 0.7,
+                weighted_accuracy: 0.4,
+                weighted_loss: 0.9,
+                groups: vec![DenseGroup {
+                    name: "depth 2".to_owned(),
+                    labels: 8,
+                    accuracy: 0.5,
+                    loss: 0.7,
+                    majority: Some(0.25),
+                }],
+            };
+            change(&mut dense);
+            run.scores.as_mut().unwrap().test_dense = Some(dense);
+        });
+        cells(&records, 2.5)
+    };
+    let before = cells_of(|_| {});
+    let changes: [fn(&mut Dense); 5] = [
+        |dense| dense.weighted_accuracy = 0.45,
+        |dense| dense.weighted_loss = 0.95,
+        |dense| dense.groups[0].accuracy = 0.375,
+        |dense| dense.groups[0].loss = 0.8,
+        |dense| dense.groups[0].majority = Some(0.5),
+    ];
+    for change in changes {
+        let now = cells_of(change);
+        only(
+            &judge(&before, &now, &Thresholds::default()),
+            Aspect::Accuracy,
+        );
+    }
 }
 
 /// Two runs of one specification and seed that differ stand for no cell.

@@ -658,3 +658,20 @@ fn only_unfinished_files_of_writers_are_cleared() {
     let there = |name: &str| folder.path().join(name).exists();
     assert!(!there(".writing-ab12") && there(".hidden") && there(store::FILE));
 }
+
+/// Records of one id that differ are runs of their own; only a copy is left out.
+#[test]
+fn another_record_of_the_same_id_is_no_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let other = Record {
+        seed: version_1().seed + 1,
+        ..version_1()
+    };
+    for (folder, record) in [("a", version_1()), ("b", other), ("c", version_1())] {
+        let folder = place.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        store::write(&folder.join(store::FILE), &record).unwrap();
+    }
+    let loaded = store::load(place.path()).unwrap();
+    assert_eq!((loaded.records.len(), loaded.copies), (2, 1));
+}

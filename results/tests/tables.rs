@@ -1926,3 +1926,55 @@ fn runs_that_ended_stand_beside_labels_of_their_own_data() {
     let own = labelled("performer", 0, 0.9, 0.5).task.data_digest;
     assert!(rows(&own) && !rows("other"));
 }
+
+/// A run that diverged has a speed and a peak on its record, and neither counts.
+#[test]
+fn costs_are_those_of_scored_runs_alone() {
+    let mut stopped = run("linear", 1, 0.3);
+    stopped.outcome = Outcome::Diverged {
+        step: 9,
+        reason: "the loss is NaN".to_owned(),
+    };
+    stopped.speed.as_mut().unwrap().steps_per_second.median = 90.0;
+    stopped.memory.as_mut().unwrap().peak_bytes *= 4;
+    let alone = [run("linear", 0, 0.4)];
+    let both = [alone[0].clone(), stopped];
+    for name in ["speed", "memory"] {
+        let mean = |records: &[Record]| {
+            let table = table(name, records, None);
+            table.rows[0].cells[2].field("mean").cloned()
+        };
+        assert_eq!(mean(&both), mean(&alone), "{name}");
+    }
+}
+
+/// Of several runs of a seed the newest counts, in whatever order they are found.
+#[test]
+fn the_newest_run_of_a_seed_counts_in_any_order() {
+    let mut later = run("linear", 0, 0.40);
+    later.provenance.created = "2026-11-22T10:00:00Z".into();
+    let earlier = run("linear", 0, 0.10);
+    for records in [[earlier.clone(), later.clone()], [later, earlier]] {
+        assert_eq!(accuracy(&records).rows[0].cells[2].text, "40.00");
+    }
+}
+
+/// The difference from the stored order is taken between runs of the same seed.
+#[test]
+fn a_permuted_run_is_compared_with_the_run_of_its_own_seed() {
+    let of = |label: &str, seed: u64, accuracy: f64| {
+        let mut record = on(run("s4d", seed, accuracy), "image", "official", 10);
+        record.task.label = label.to_owned();
+        if label.contains("permute") {
+            record.recipe.overrides.push("data.permute=1".to_owned());
+        }
+        record
+    };
+    let records = [
+        of("image", 0, 0.7),
+        of("image", 1, 0.5),
+        of("image@permute1", 1, 0.4),
+    ];
+    let table = table("probes", &records, None);
+    assert_eq!(table.rows[0].cells[1].text, "40.0 (-10.0)");
+}

@@ -301,6 +301,9 @@ fn clusters_alone(known: &[(Cluster, Published)]) -> Option<f64> {
     let ranks = ranks(&averages);
     let weak = known.iter().filter(|(it, _)| *it == Cluster::Weak).count();
     let strong = known.len() - weak;
+    if weak == 0 || strong == 0 {
+        return None;
+    }
     let middle = (known.len() as f64 + 1.0) / 2.0;
     // The mean rank of a model whose cluster alone is known.
     let expected = |cluster: Cluster| match cluster {
@@ -440,6 +443,7 @@ mod tests {
             .collect();
         let mean = rhos.iter().sum::<f64>() / rhos.len() as f64;
         assert!((clusters_alone(&known).unwrap() - mean).abs() < 1e-12);
+        assert_eq!(clusters_alone(&known[..3]), None, "one cluster");
     }
 
     #[test]

@@ -67,11 +67,15 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             });
         }
     }
-    let mut notes = vec![
+    let mut notes = Vec::new();
+    if rows.is_empty() {
+        notes.push("No run has labels at positions (`--set data.dense=true`).".to_owned());
+    }
+    notes.push(
         "Share of labels that are right, on the test split; ± sample standard deviation over the seeds. In brackets the accuracy of always \
          answering a group's most frequent class."
             .to_owned(),
-    ];
+    );
     notes.extend(every_row(&pivot));
     notes.extend(origins(&pivot));
     capped(&mut notes, ended);

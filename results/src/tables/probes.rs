@@ -56,11 +56,15 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     if !rows.is_empty() {
         rows.push(floor(&pivot, &shown));
     }
-    let mut notes = vec![
+    let mut notes = Vec::new();
+    if rows.is_empty() {
+        notes.push("No run is of a probe, or of a task with permuted positions.".to_owned());
+    }
+    notes.push(
         "Share of labelled positions that are right, on the test split, one number for each group of lengths; ± sample standard deviation \
          over the seeds."
             .to_owned(),
-    ];
+    );
     notes.extend(shown.iter().filter_map(|it| it.note(&pivot)));
     notes.extend(every_row(&pivot));
     capped(&mut notes, ended);
