@@ -496,4 +496,15 @@ mod tests {
         classes.dedup();
         assert_eq!(classes, [0, 1, 2, 3]);
     }
+
+    /// Two windows of equal lengths have their batches in orders of their own.
+    #[test]
+    fn each_window_of_a_bucket_is_drawn_for_itself() {
+        let order: Vec<usize> = (0..64).collect();
+        let batches = super::cut(order, |row| row % 32, (2, 16), (7, 0));
+        let place = |batch: &Vec<usize>| batch[0] % 32;
+        let [one, other] =
+            [0..16, 16..32].map(|window| batches[window].iter().map(place).collect::<Vec<usize>>());
+        assert_ne!(one, other);
+    }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
-use datasets::{DenseBaseline, Shape, Splits};
+use datasets::{DenseBaseline, Shape, Source, Splits};
 use models::Parameters;
 use results::Record;
 
@@ -19,12 +19,13 @@ use crate::cell::changes::StoredData;
 use crate::checkpoint::State;
 use crate::damaged::Damaged;
 use crate::error::{Class, Error, Result};
-use crate::estimate::{FullTask, Workload};
+use crate::estimate::Workload;
 use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
+use crate::recipe::Recipe;
 use crate::run_folder::{Found, Missing, RunFolder};
 use crate::signals::Stop;
-use crate::spec::{Difference, Resolved};
+use crate::spec::{Cell, Difference, Resolved};
 use crate::step::Network;
 use crate::tracker::tensorboard;
 use crate::train::{TrainOutcome, TrainRun};
@@ -324,11 +325,11 @@ fn cannot_go_on(folder: &RunFolder, changes: &[String]) -> Error {
     ))
 }
 
-/// Returns the message that there is nothing to resume, with the runs of the same cell that have
+/// Returns the message that there is no run to resume, with the runs of the same cell that have
 /// other settings.
 fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
     let place = folder.path().display();
-    let mut text = format!("nothing to resume in {place}: training begins at step 1");
+    let mut text = format!("no earlier run in {place}: training begins at step 1");
     for (other, spec) in folder.siblings() {
         if spec.cell == resolved.spec.cell {
             let differences = Difference::list(&spec.differences(&resolved.spec));
@@ -432,7 +433,7 @@ impl RunAttempt<'_> {
             }
             other => other.map(|(state, _)| state),
         };
-        let (state, outcome) = self.train_classifier(Arc::clone(&splits), flops, resumes)?;
+        let (state, outcome) = self.train_classifier(Arc::clone(&splits), resumes)?;
         splits.check_unchanged()?;
         Ok(Trained {
             pretraining,
@@ -502,7 +503,6 @@ impl RunAttempt<'_> {
             stop: context.stop,
             workload: Workload::of_pretraining(&options, rows).and(after),
             tensorboard: false,
-            full: None,
             milestones: Vec::new(),
         };
         training.pretrain(resumes).map(Some).map_err(in_training)
@@ -511,19 +511,14 @@ impl RunAttempt<'_> {
     fn train_classifier(
         &self,
         splits: Arc<Splits>,
-        flops: u64,
         resumes: bool,
     ) -> Result<(State, TrainOutcome)> {
         let (resolved, context) = (self.resolved, self.context);
         let spec = &resolved.spec;
         let workload = Workload::new(&spec.train, self.draft.task.rows);
-        let full = FullTask::of(resolved, &splits, workload.passes() * flops as f64);
-        let full = full.unwrap_or_else(|error| {
-            context
-                .reporter
-                .say(&format!("full task  not estimated: {error}"));
-            None
-        });
+        if let Some(line) = full_task(resolved) {
+            context.reporter.say(&line);
+        }
         device::reset_peak(context.device);
         let parameters = Parameters::new(spec.cell.seed, context.device, DType::F32);
         let model_shape = resolved.model_shape(self.shape);
@@ -559,11 +554,29 @@ impl RunAttempt<'_> {
             stop: context.stop,
             workload,
             tensorboard: context.tensorboard,
-            full,
             milestones: resolved.milestones(self.draft.task.rows.train),
         };
         training.run(resumes).map_err(in_training)
     }
+}
+
+/// Returns the line that names the full task behind a reduced recipe. `None` if the recipe is not a
+/// reduced one, the full one has no settings for the task, or the data is synthetic.
+fn full_task(resolved: &Resolved) -> Option<String> {
+    let recipe = resolved.recipe.body.full.as_ref()?;
+    let Cell {
+        task,
+        model,
+        source,
+        ..
+    } = &resolved.spec.cell;
+    let known = Recipe::load(recipe).ok()?.body.of_task(task).is_some();
+    (known && *source != Source::Synthetic).then(|| {
+        format!(
+            "full task  for the time of {task} by recipe {recipe}: \
+             lra sweep --tasks {task} --models {model} --recipe {recipe} --dry-run"
+        )
+    })
 }
 
 /// Classifies the error of a model that cannot be built: its settings are at fault, or the run is.

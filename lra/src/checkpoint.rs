@@ -117,21 +117,25 @@ const UNKNOWN: &str = "000000000000000000000000000000000000000000000000000000000
 const PARAMETER: &str = "parameter/";
 const BUFFER: &str = "buffer/";
 
-/// Entry of the header under [`STATE`] or [`WEIGHTS`].
+/// Entry of the header under [`STATE`] or [`WEIGHTS`]. The step of weights has the key that the
+/// state has for its own.
 #[derive(Serialize)]
 struct Entry<'a> {
     sha256: &'a str,
     run: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<usize>,
     #[serde(flatten)]
     state: Option<&'a State>,
 }
 
-/// Checksum of the file, and the digest of the settings of the run that wrote it. Files of older
-/// versions lack one or both.
+/// Checksum of the file, the digest of the settings of the run that wrote it, and the number of
+/// updates made before. Files of older versions lack one or more.
 #[derive(Default, Deserialize)]
 struct Seal {
     sha256: Option<String>,
     run: Option<String>,
+    step: Option<usize>,
 }
 
 impl Seal {
@@ -141,6 +145,7 @@ impl Seal {
             None => Ok(Seal {
                 sha256: header.get(CHECKSUM).cloned(),
                 run: None,
+                step: None,
             }),
         }
     }
@@ -192,7 +197,13 @@ pub fn save(
             tensors.insert(format!("{name}/{}", slot.path), moment.clone());
         }
     }
-    write(path, &tensors, STATE, run, Some(state))
+    let entry = Entry {
+        sha256: UNKNOWN,
+        run,
+        step: None,
+        state: Some(state),
+    };
+    write(path, &tensors, STATE, &entry)
 }
 
 /// Reads a state written by [`save`] into the parameters and the optimizer.
@@ -257,12 +268,23 @@ pub fn not_finite(parameters: &Parameters) -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
-/// Writes the parameters and buffers of `run` that stay to `path`.
-pub fn save_parameters(path: &Path, run: &str, parameters: &Parameters) -> anyhow::Result<()> {
+/// Writes the parameters and buffers of `run` that stay after this number of updates to `path`.
+pub fn save_parameters(
+    path: &Path,
+    run: &str,
+    step: usize,
+    parameters: &Parameters,
+) -> anyhow::Result<()> {
     let tensors = staying(parameters)
         .map(|(name, tensor)| (name, tensor.as_detached_tensor()))
         .collect();
-    write(path, &tensors, WEIGHTS, run, None)
+    let entry = Entry {
+        sha256: UNKNOWN,
+        run,
+        step: Some(step),
+        state: None,
+    };
+    write(path, &tensors, WEIGHTS, &entry)
 }
 
 /// Reads parameters and buffers written by [`save_parameters`].
@@ -348,29 +370,24 @@ fn read_into(
     Ok(())
 }
 
-/// Checks that parameters written by [`save_parameters`] are present and intact.
+/// Checks that parameters written by [`save_parameters`] are present and intact. Returns the number
+/// of updates made before, which files of older versions do not have.
 ///
 /// # Errors
 /// Errors of [`load_parameters`].
-pub fn check_parameters(path: &Path, run: &str) -> anyhow::Result<()> {
-    Sealed::read(path, run).map(|_| ())
+pub fn check_parameters(path: &Path, run: &str) -> anyhow::Result<Option<usize>> {
+    Sealed::read(path, run).map(|file| file.step)
 }
 
-/// Writes tensors with one header entry that holds [`UNKNOWN`], which is then replaced by the
-/// checksum.
+/// Writes tensors with one header entry, whose checksum is [`UNKNOWN`], which is then replaced by
+/// the checksum.
 fn write(
     path: &Path,
     tensors: &BTreeMap<String, Tensor>,
     key: &str,
-    run: &str,
-    state: Option<&State>,
+    entry: &Entry,
 ) -> anyhow::Result<()> {
-    let entry = serde_json::to_string(&Entry {
-        sha256: UNKNOWN,
-        run,
-        state,
-    })?;
-    let entry = HashMap::from([(key.to_owned(), entry)]);
+    let entry = HashMap::from([(key.to_owned(), serde_json::to_string(entry)?)]);
     let mut bytes = safetensors::serialize(tensors, Some(entry))
         .with_context(|| format!("writing {}", path.display()))?;
     let sum = sha256(&bytes);
@@ -384,6 +401,7 @@ struct Sealed<'a> {
     path: &'a Path,
     bytes: Vec<u8>,
     header: HashMap<String, String>,
+    step: Option<usize>,
 }
 
 impl<'a> Sealed<'a> {
@@ -424,6 +442,7 @@ impl<'a> Sealed<'a> {
             path,
             bytes,
             header,
+            step: seal.step,
         })
     }
 
@@ -516,14 +535,14 @@ mod tests {
             &updater,
         )
         .unwrap();
-        save_parameters(&place("best"), RUN, &parameters).unwrap();
+        save_parameters(&place("best"), RUN, 1, &parameters).unwrap();
         load_parameters(&place("best"), RUN, &parameters).unwrap();
         let other = "fedcba9876543210";
         let errors = [
             load(&place("state"), other, &parameters, &mut updater).map(drop),
             load_parameters(&place("best"), other, &parameters),
             load_pretrained(&place("best"), other, &parameters),
-            check_parameters(&place("best"), other),
+            check_parameters(&place("best"), other).map(drop),
         ];
         for error in errors.map(Result::unwrap_err) {
             assert!(error.is::<Damaged>(), "{error}");
@@ -539,6 +558,22 @@ mod tests {
         safetensors::serialize_to_file([("a", &tensor)], None, &place("bare")).unwrap();
         assert_eq!(unproven(&place("bare")), Some("names no run"));
         assert!(!is_nameless(&place("absent")));
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_named() {
+        let parameters = parameters();
+        assert_eq!(not_finite(&parameters).unwrap(), None);
+        for number in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let (path, parameter) = parameters.all().swap_remove(0);
+            let mut numbers = vec![0.0; 12];
+            numbers[11] = number;
+            let numbers = Tensor::from_vec(numbers, (3, 4), &Device::Cpu).unwrap();
+            parameter
+                .set(&numbers.reshape(parameter.shape()).unwrap())
+                .unwrap();
+            assert_eq!(not_finite(&parameters).unwrap(), Some(path), "{number}");
+        }
     }
 
     fn bits(parameters: &Parameters) -> Vec<u32> {

@@ -151,7 +151,13 @@ pub struct RunArgs {
     #[arg(long, default_value = recipe::DEFAULT)]
     pub recipe: String,
     /// Seed of initialisation, batch order and random draws
-    #[arg(long, default_value_t = 0, value_parser = parse::seed, conflicts_with = "seeds")]
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_parser = parse::seed,
+        allow_negative_numbers = true,
+        conflicts_with = "seeds"
+    )]
     pub seed: u64,
     /// Several seeds, one after the other: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, value_name = "A..B")]

@@ -14,7 +14,7 @@ mod workload;
 
 use std::time::Duration;
 
-pub use self::workload::{FullTask, Workload, planned_rows};
+pub use self::workload::{Workload, planned_rows};
 use crate::timing::{StepTime, Timings, human_duration};
 
 /// Cost of training in seconds.
@@ -37,7 +37,7 @@ pub struct RunEstimator {
 const TIMED_STEPS: usize = 3;
 
 impl RunEstimator {
-    /// Adds the time of the step that brought a run to `step` updates. Returns the lines to print
+    /// Adds the time of the step that brought a run to `step` updates. Returns the line to print
     /// once enough steps are timed; returns nothing before and after.
     pub fn add(
         &mut self,
@@ -45,15 +45,14 @@ impl RunEstimator {
         warms_up: bool,
         step: usize,
         workload: &Workload,
-        full: Option<&FullTask>,
-    ) -> Vec<String> {
+    ) -> Option<String> {
         if self.done {
-            return Vec::new();
+            return None;
         }
         self.timings.add(time, warms_up);
         let timed = self.timings.steps.len();
         if timed < TIMED_STEPS {
-            return Vec::new();
+            return None;
         }
         self.done = true;
         let cost = StepCost {
@@ -61,20 +60,10 @@ impl RunEstimator {
             scored: self.timings.phases.forward / timed as f64 / workload.batch,
         };
         let (left, speed) = (workload.after(step).seconds(cost), 1.0 / cost.update);
-        let mut lines = vec![format!(
+        Some(format!(
             "time       about {} to go, at {speed:.2} steps/s",
             in_words(left)
-        )];
-        if let Some(FullTask {
-            recipe,
-            label,
-            flops_ratio,
-        }) = full
-        {
-            let whole = in_words(workload.seconds(cost) * flops_ratio);
-            lines.push(format!("full task  {label} by recipe {recipe} would take about {whole} here, judged by FLOPs"));
-        }
-        lines
+        ))
     }
 }
 
@@ -125,21 +114,15 @@ mod tests {
             phases,
         };
         for step in 1..=7 {
-            assert!(
-                estimator
-                    .add(time, step <= 5, step, &workload, None)
-                    .is_empty()
-            );
+            assert_eq!(estimator.add(time, step <= 5, step, &workload), None);
         }
         // 100 steps of 4 s and 600 examples of 0.1 s.
-        let lines = estimator.add(time, false, 8, &workload, None);
+        let line = estimator.add(time, false, 8, &workload);
         assert_eq!(
-            lines,
-            ["time       about 7 min 40 s to go, at 0.25 steps/s"]
+            line.as_deref(),
+            Some("time       about 7 min 40 s to go, at 0.25 steps/s")
         );
-        assert!(
-            estimator.add(time, false, 9, &workload, None).is_empty(),
-            "said once"
-        );
+        let again = estimator.add(time, false, 9, &workload);
+        assert_eq!(again, None, "said once");
     }
 }

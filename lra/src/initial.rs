@@ -141,6 +141,8 @@ fn in_words(dims: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use candle_core::{DType, Device};
     use models::params::LECUN_NORMAL;
 
@@ -215,5 +217,19 @@ mod tests {
                 .contains("a is 3 x 2 here and 2 x 3 there"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn buffers_are_taken_with_the_parameters() {
+        let parameters = parameters(&[("a", (2, 3))]);
+        let commit = Arc::new(|_: &Tensor, value: &Tensor| Ok(value.clone()));
+        let path = parameters.builder();
+        path.buffer((4, 3), "b", LECUN_NORMAL, commit).unwrap();
+        let initial = Initial::new(&weights(), "bag", &parameters, Vec::new()).unwrap();
+        assert_eq!(initial.of_record().taken, 2);
+        initial.load(&parameters).unwrap();
+        let (_, buffer) = parameters.buffers().swap_remove(0);
+        let numbers = buffer.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(numbers, [1.0; 12]);
     }
 }

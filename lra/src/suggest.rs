@@ -126,6 +126,9 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
             "it is a mixer in PyTorch: set {}=FILE.py:FACTORY to the file and the function or class that made it",
             torch::VARIABLE
         ),
+        "model" if name.contains(',') => format!(
+            "one model is trained at a time; for several: lra sweep --tasks TASK --models {name}"
+        ),
         "model" if is_task => {
             "this is the name of a task, not of a model; `lra list models` names all models"
                 .to_owned()

@@ -15,7 +15,7 @@ use results::metrics::Line;
 use self::metrics_writer::MetricsWriter;
 use crate::batch::{Layout, Prefetcher};
 use crate::checkpoint::{self, Evaluation, Interval, State};
-use crate::estimate::{FullTask, RunEstimator, Workload};
+use crate::estimate::{RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
 use crate::load;
 use crate::milestone::Milestone;
@@ -58,8 +58,6 @@ pub struct TrainRun<'a> {
     pub workload: Workload,
     /// True to also write event files for TensorBoard.
     pub tensorboard: bool,
-    /// For a reduced recipe, the full task and its relative amount of work.
-    pub full: Option<FullTask>,
     /// Accuracies that published runs had during training.
     pub milestones: Vec<Milestone>,
 }
@@ -117,10 +115,17 @@ impl TrainRun<'_> {
             if state.best.is_some() && !self.files.best.exists() {
                 return Err(Missing(vec![self.files.best.clone()]).into());
             }
-            if state.best.is_some() && self.takes_best() {
+            if let Some(best) = state.best
+                && self.takes_best()
+            {
                 // The best weights are only needed at the end, when it would be too late to find
                 // them damaged.
-                checkpoint::check_parameters(&self.files.best, self.digest)?;
+                let step = checkpoint::check_parameters(&self.files.best, self.digest)?;
+                // Weights later than this checkpoint replaced the best ones before the run was
+                // killed. Their step is repeated; another build may then find other weights.
+                if step.is_some_and(|step| step > best.step) {
+                    state.best = None;
+                }
             }
             let (step, phase) = (state.step, self.phase());
             self.reporter.say(&match self.network {
@@ -324,14 +329,9 @@ impl Session<'_> {
             let number = self.state.step + 1 + index - pending.len();
             let (time, warms_up) = (step.time, step.warms_up);
             self.metrics.time(time, warms_up);
-            let mut lines =
-                self.estimator
-                    .add(time, warms_up, number, &run.workload, run.full.as_ref());
-            if let Some(first) = lines.first_mut() {
-                *first += &load::remark();
-            }
-            for line in lines {
-                run.reporter.say(&line);
+            let line = self.estimator.add(time, warms_up, number, &run.workload);
+            if let Some(line) = line {
+                run.reporter.say(&(line + &load::remark()));
             }
             let interval = &mut self.state.interval;
             interval.steps += 1;
@@ -464,7 +464,7 @@ impl Session<'_> {
             dense,
         })?;
         if is_best {
-            checkpoint::save_parameters(&run.files.best, run.digest, run.parameters)?;
+            checkpoint::save_parameters(&run.files.best, run.digest, step, run.parameters)?;
             self.state.best = Some(evaluation);
         }
         let best = self.state.best.map_or(accuracy, |best| best.accuracy);

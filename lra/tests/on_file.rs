@@ -614,14 +614,14 @@ fn where_there_is_nothing_to_resume_it_is_said() {
         err(&output)
     };
     let told = resumed(4);
-    assert!(told.contains("nothing to resume"), "{told}");
+    assert!(told.contains("no earlier run"), "{told}");
     let told = resumed(8);
-    assert!(told.contains("nothing to resume"), "{told}");
+    assert!(told.contains("no earlier run"), "{told}");
     assert!(told.contains("train.steps = 8, not 4"), "{told}");
     // For the cells of a sweep it is not known whether they were begun.
     place.ok(&format!("{SWEEP} --out swept"));
     let log = fs::read_to_string(place.run_folder("swept").join("log.txt")).unwrap();
-    assert!(!log.contains("nothing to resume"), "{log}");
+    assert!(!log.contains("no earlier run"), "{log}");
 }
 
 #[test]

@@ -108,13 +108,24 @@ fn runs_of_the_bundled_table_count_once() {
     assert_ne!(again, row, "another time of making");
     fs::write(place.path().join("own.csv"), format!("{header}\n{again}\n")).unwrap();
     place.ok("publish site own.csv");
-    let index = fs::read_to_string(place.path().join("site/index.html")).unwrap();
+    let index = || fs::read_to_string(place.path().join("site/index.html")).unwrap();
     let probes = include_str!("../../results/probes/records.csv");
     let ids =
         [bundled, probes].map(|table| table.lines().skip(1).map(|line| line.split(',').nth(1)));
     let runs: BTreeSet<_> = ids.into_iter().flatten().collect();
-    let runs = format!(", {} runs", runs.len());
-    assert!(index.contains(&runs), "{runs}: {index}");
+    let count = format!(", {} runs", runs.len());
+    assert!(index().contains(&count), "{count}: {}", index());
+    // A run that did not end takes no score's place.
+    let stopped = again.replacen(",scored,", ",interrupted,", 1);
+    assert_ne!(stopped, again, "another outcome");
+    fs::write(
+        place.path().join("own.csv"),
+        format!("{header}\n{stopped}\n"),
+    )
+    .unwrap();
+    place.ok("publish site own.csv");
+    let count = format!(", {} runs", runs.len() + 1);
+    assert!(index().contains(&count), "{count}: {}", index());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::common::{
     LONGER, PRODUCTS, Place, TINY, assert_same, err, header_length, kill, saved, start, stored,
     until,
 };
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// Overwrites a stored split from `offset` on while runs have it mapped, as a failing disk would.
 /// Returns the old contents.
@@ -360,6 +360,64 @@ fn position(bytes: &[u8], word: &[u8]) -> usize {
     found.unwrap()
 }
 
+/// Changes the state of training in the header of a file of weights, or removes the header's entry
+/// if it has none.
+fn change_state(file: &Path, change: impl FnOnce(&mut Map<String, Value>)) {
+    let whole = fs::read(file).unwrap();
+    let (start, end) = (8, 8 + header_length(&whole));
+    let mut header: Value = serde_json::from_slice(&whole[start..end]).unwrap();
+    let metadata = header["__metadata__"].as_object_mut().unwrap();
+    assert_eq!(metadata.len(), 1);
+    match metadata.get("state") {
+        Some(state) => {
+            let mut state: Value = serde_json::from_str(state.as_str().unwrap()).unwrap();
+            change(state.as_object_mut().unwrap());
+            metadata["state"] = state.to_string().into();
+        }
+        None => metadata.clear(),
+    }
+    let mut text = header.to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    let mut changed = (text.len() as u64).to_le_bytes().to_vec();
+    changed.extend(text);
+    changed.extend(&whole[end..]);
+    fs::write(file, changed).unwrap();
+}
+
+/// The weights of a later step replaced the best ones, and then the run was killed: another build
+/// may not find them again, so they are not taken for the best ones of the checkpoint.
+#[test]
+fn weights_later_than_the_checkpoint_are_not_its_best() {
+    let place = Place::new();
+    let settings = "--recipe smoke --quiet --set train.steps=600 --set train.checkpoint_every=500 \
+        --set train.eval_every=20 --threads 1";
+    let words = format!("run --task toy --model bag {settings}");
+    let mut killed = start(place.command(&words));
+    let folder = || {
+        Some(
+            fs::read_dir(place.path().join("runs"))
+                .ok()?
+                .next()?
+                .unwrap(),
+        )
+    };
+    until("weights are saved", || {
+        folder().is_some_and(|folder| folder.path().join("best.safetensors").exists())
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // An evaluation by another build, better than any to come.
+    let checkpoint = place.run_folder("runs").join("checkpoint.safetensors");
+    change_state(&checkpoint, |state| {
+        state.remove("sha256").unwrap();
+        state["best"] = json!({"step": 1, "accuracy": 1.0, "loss": 0.1});
+    });
+    place.ok(&format!("{words} --resume --accept-changes"));
+    let record = place.record("runs");
+    let step = record["scores"]["best_step"].as_u64().unwrap();
+    assert!(step >= 20 && step % 20 == 0, "{step}");
+}
+
 #[test]
 fn weights_of_older_versions_have_no_checksum_and_load() {
     let place = Place::new();
@@ -368,29 +426,11 @@ fn weights_of_older_versions_have_no_checksum_and_load() {
     let (folder, record) = (place.run_folder("runs"), place.record("runs"));
     for name in &PRODUCTS[1..] {
         let file = folder.join(name);
-        let whole = fs::read(&file).unwrap();
-        let (start, end) = (8, 8 + header_length(&whole));
-        let mut header: Value = serde_json::from_slice(&whole[start..end]).unwrap();
-        let metadata = header["__metadata__"].as_object_mut().unwrap();
-        assert_eq!(metadata.len(), 1);
-        match metadata.get("state") {
-            Some(state) => {
-                let mut state: Value = serde_json::from_str(state.as_str().unwrap()).unwrap();
-                let state = state.as_object_mut().unwrap();
-                for key in ["sha256", "run", "metrics_sha256", "timings_sha256"] {
-                    assert!(state.remove(key).is_some(), "{key}");
-                }
-                let state = Value::from(state.clone());
-                metadata["state"] = state.to_string().into();
+        change_state(&file, |state| {
+            for key in ["sha256", "run", "metrics_sha256", "timings_sha256"] {
+                assert!(state.remove(key).is_some(), "{key}");
             }
-            None => metadata.clear(),
-        }
-        let mut text = header.to_string().into_bytes();
-        text.resize(text.len().next_multiple_of(8), b' ');
-        let mut old = (text.len() as u64).to_le_bytes().to_vec();
-        old.extend(text);
-        old.extend(&whole[end..]);
-        fs::write(&file, old).unwrap();
+        });
     }
     fs::remove_file(folder.join("record.json")).unwrap();
     // They do not say which run they are of.

@@ -123,9 +123,13 @@ fn micro_batches_under_batch_norm_are_told_and_elsewhere_no_reason_not_to_compar
     assert_eq!(batching["forward"], 2);
 }
 
-/// Returns a run of some seconds with a checkpoint every other step.
+/// Returns a run of some seconds with a checkpoint every other step, lines of the log that span
+/// checkpoints, and running statistics.
 fn longer() -> String {
-    format!("run --task listops --model performer --set train.bucket=3 {LONGER}")
+    format!(
+        "run --task listops --model performer --set train.bucket=3 {LONGER} --set train.log_every=3 \
+         --set block.norm=batch_masked"
+    )
 }
 
 fn start(place: &Place, words: &str) -> Child {

@@ -567,3 +567,17 @@ fn the_settings_of_a_run_are_a_recipe() {
     let message = place.fails(2, "run --task toy --model linear --recipe damaged.toml");
     assert!(message.contains("block.layers"), "{message}");
 }
+
+/// The tokens of both sequences of a pair count.
+#[test]
+fn speed_counts_the_tokens_of_both_sequences() {
+    let place = Place::new();
+    let json = place.ok("run --task retrieval:synthetic --model bag --recipe smoke --quiet --json");
+    let record: Value = serde_json::from_str(&json).unwrap();
+    let speed = |key: &str| record["speed"][key].as_f64().unwrap();
+    let tokens = speed("tokens_per_second") / speed("examples_per_second");
+    assert!(
+        (tokens - 2.0 * 128.0).abs() < 1e-6,
+        "{tokens} tokens per example"
+    );
+}

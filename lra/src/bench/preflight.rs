@@ -147,4 +147,19 @@ mod tests {
         );
         assert_eq!(reason(&known[1..], 2800), "", "one length says nothing");
     }
+
+    /// Time grows by no more than the FLOPs do, however noisy the shorter lengths were.
+    #[test]
+    fn noise_skips_no_length_that_its_work_allows() {
+        let mut known = [sample(1024, 1.0, 0.1), sample(2048, 4.0, 0.1)];
+        // Work that grows linearly.
+        known[0].flops = 1.0;
+        known[1].flops = 2.0;
+        let limits = Limits {
+            memory: 8 << 30,
+            time: Duration::from_secs(60),
+            steps: 4,
+        };
+        assert!(predict_skip(&known, 4096, 4.0, None, &limits).is_none());
+    }
 }

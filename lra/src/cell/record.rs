@@ -347,4 +347,33 @@ mod tests {
         let found: Vec<_> = found.groups.iter().map(|it| it.majority).collect();
         assert_eq!(found, [Some(0.75), Some(0.25), None]);
     }
+
+    /// The last batch of an epoch may be smaller, so the mean is no whole number.
+    #[test]
+    fn examples_per_second_are_those_of_the_mean_batch() {
+        let trained = Trained {
+            pretraining: None,
+            state: State {
+                step: 5,
+                examples: 36,
+                ..State::default()
+            },
+            outcome: TrainOutcome::Interrupted,
+            flops: 1000,
+            prior_loss: None,
+            dense_baselines: Vec::new(),
+        };
+        let timings = Timings {
+            steps: vec![0.5],
+            phases: Phases {
+                forward: 0.5,
+                ..Phases::default()
+            },
+            ..Timings::default()
+        };
+        let speed = speed(&timings, &trained, 10, 0.0).unwrap();
+        assert!((speed.examples_per_second - 14.4).abs() < 1e-12);
+        assert!((speed.tokens_per_second - 144.0).abs() < 1e-12);
+        assert_eq!(speed.flops_per_step, 21_600);
+    }
 }

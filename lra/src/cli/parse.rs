@@ -116,7 +116,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
     let threads = text.parse().ok().filter(|threads| *threads <= most);
     threads.ok_or_else(|| {
         format!(
-            "a run has 0 (one for each core) to {most} threads; the limit is four for each core, and 64 on small machines"
+            "a run has 0 (one for each core) to {most} threads: at most four for each core, or 64 if that is more"
         )
     })
 }

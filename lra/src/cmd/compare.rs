@@ -40,7 +40,7 @@ fn text(first: &Scored, second: &Scored, counts: &Paired) -> String {
         _ => "these examples do not tell them apart",
     };
     format!(
-        "{}\n  A           {:.2} %  {}\n  B           {:.2} %  {}\n  A - B       {:+.2} points, 95 % interval {:+.2} to {:+.2}: {verdict}\n  \
+        "{}\n  A           {:6.2} %  {}\n  B           {:6.2} %  {}\n  A - B       {:+.2} points, 95 % interval {:+.2} to {:+.2}: {verdict}\n  \
          right       both {}, A alone {}, B alone {}, neither {}\n  McNemar     p = {}, exact\n\
          Other seeds can differ by more: the interval is about the examples, not about training.\n",
         first.examples(),

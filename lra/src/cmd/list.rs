@@ -23,6 +23,7 @@ use crate::cmd::agree::drop_rates_of_the_recipe;
 use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::{DEFAULT, RECIPES, Recipe};
 use crate::spec::RunRequest;
+use crate::task_choice::TaskChoice;
 use crate::{cmd, device, runtime, suggest};
 
 /// Runs the command.
@@ -333,16 +334,17 @@ fn tasks() -> Table {
     table
 }
 
-/// Returns one line per model, with its size under a recipe.
+/// Returns one line per model, with its size under a recipe. `task` may name a source.
 fn models(recipe: &str, task: &str) -> Result<Table> {
+    let TaskChoice { name, source } = task.parse().map_err(Error::usage)?;
     let mut rows = Vec::new();
     let mut label = String::new();
     for model in models::registry() {
         let resolved = RunRequest {
-            task,
+            task: &name,
             model: model.name,
             recipe,
-            source: None,
+            source,
             protocol: Protocol::default(),
             seed: 0,
             assignments: &[],
@@ -352,8 +354,9 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         let parameters = resolved.meta()?.1.elements();
         let masks = resolved.variant.masks_padding;
         let masked = if masks { "yes" } else { "no" };
-        // The first variant is the default. A star marks variants that do not mask.
-        let other = model.variants.iter().skip(1);
+        // Variants beside that of the recipe. A star marks those that do not mask.
+        let used = resolved.variant.name;
+        let other = model.variants.iter().filter(|it| it.name != used);
         let other: Vec<String> = other
             .map(|it| format!("{}{}", it.name, if it.masks_padding { "" } else { "*" }))
             .collect();

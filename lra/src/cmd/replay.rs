@@ -192,9 +192,10 @@ fn resolve(
         }
     }
     let [then, now] = [&record.provenance.spec_digest, &resolved.spec.digest()];
+    let short = |digest: &str| digest.get(..12).unwrap_or(digest).to_owned();
     if then != now {
         return Err(Error::usage(format!(
-            "{}: this program comes to other settings from {} and the same --set: their digest is {now}, that of the record {then}",
+            "{}: this program comes to other settings from {} and the same --set: their digest is {}, that of the record {}{}",
             record.id,
             match *named == resolved.spec.cell.recipe {
                 true => "the same recipe".to_owned(),
@@ -202,6 +203,12 @@ fn resolve(
                     "recipe {}, not {named} of the record,",
                     resolved.spec.cell.recipe
                 ),
+            },
+            short(now),
+            short(then),
+            match &record.provenance.revision {
+                None => String::new(),
+                Some(made) => format!("; it was made by the sources of commit {}", made.words()),
             }
         )));
     }

@@ -34,8 +34,13 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         true => benchmark(arguments)?,
         false => Vec::new(),
     };
+    let shows_charts = arguments.charts.is_some() || (page && arguments.splice.is_none());
+    let charts = match shows_charts {
+        true => charts(&loaded, &others, &bench),
+        false => Vec::new(),
+    };
     if let Some(folder) = &arguments.charts {
-        draw(&charts(&loaded, &others, &bench), folder)?;
+        draw(&charts, folder)?;
     }
     if let Some(file) = &arguments.splice {
         splice_into(file, arguments, &loaded, &others, &bench)?;
@@ -62,7 +67,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
                     host::now()
                 ),
                 tables,
-                charts: charts(&loaded, &others, &bench),
+                charts,
                 pictures: Vec::new(),
                 records: &loaded.records,
             };

@@ -55,6 +55,8 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
     let folder = &arguments.out;
     fs::create_dir_all(folder).map_err(|error| run_folder::not_made(folder, error))?;
     let place = shell::quoted_path(folder);
+    // Runs of an earlier tour.
+    let resumes = folder.join("runs").exists();
     cmd::print_prose(&format!(
         "{} commands in the folder {place}, on a task that takes seconds. Data and runs stay in it.\n",
         STEPS.len()
@@ -64,7 +66,7 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
         // A command is copied as a whole.
         cmd::print(format!("\n[{number} of {all}] $ lra {}", step.words))?;
         cmd::print_prose(&format!("look at: {}\n\n", step.look))?;
-        let code = code_of(step, folder)?;
+        let code = code_of(step, folder, resumes)?;
         if code != 0 {
             stderr::error(format!(
                 "the tour ends here: `lra {}` ended with exit code {code}",
@@ -81,14 +83,14 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a command of the tour in `folder` and returns its exit code. A run that an earlier tour
-/// left unfinished is continued.
-fn code_of(step: &Step, folder: &Path) -> Result<u8> {
+/// Runs a command of the tour in `folder` and returns its exit code. If it `resumes`, a run that an
+/// earlier tour left unfinished is continued.
+fn code_of(step: &Step, folder: &Path, resumes: bool) -> Result<u8> {
     let doing = || format!("starting lra {}", step.words);
     let mut command = child::command_of_this_program()?;
     command
         .args(step.words.split(' '))
-        .args(step.words.starts_with("run ").then_some("--resume"))
+        .args((resumes && step.words.starts_with("run ")).then_some("--resume"))
         .current_dir(folder)
         .env("LRA_DATA", "data");
     let status = command.status().during(Class::Run, doing())?;

@@ -1,15 +1,13 @@
-//! Amount of work of a run, and of the full task behind a reduced one.
+//! Amount of work of a run.
 
 use std::path::Path;
 
-use datasets::{Source, Splits, Store};
+use datasets::Store;
 use results::record::Rows;
 use serde_json::Value;
 
 use super::StepCost;
-use crate::error::Result;
-use crate::recipe::Recipe;
-use crate::spec::{Resolved, RunRequest, Spec, TrainOptions};
+use crate::spec::{Resolved, Spec, TrainOptions};
 
 /// The amount of work in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,63 +93,6 @@ impl Workload {
     /// forward pass, and a backward pass of twice its cost.
     pub fn passes(self) -> f64 {
         3.0 * self.steps as f64 * self.batch + self.scored as f64
-    }
-}
-
-/// The full task behind a reduced one.
-pub struct FullTask {
-    /// The recipe that trains it.
-    pub recipe: String,
-    /// Its task label.
-    pub label: String,
-    /// Its FLOPs over this run's.
-    pub flops_ratio: f64,
-}
-
-impl FullTask {
-    /// Compares the FLOPs of the full recipe with `flops`, those of the run by a reduced recipe.
-    /// Returns `None` if the recipe is not a reduced one, the full one has no settings for the
-    /// task, or the data is synthetic.
-    pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<FullTask>> {
-        let Some(recipe) = &resolved.recipe.body.full else {
-            return Ok(None);
-        };
-        let cell = &resolved.spec.cell;
-        let request = RunRequest {
-            task: &cell.task,
-            model: &cell.model,
-            recipe,
-            source: Some(cell.source),
-            protocol: cell.protocol,
-            seed: cell.seed,
-            assignments: &[],
-        };
-        let known = Recipe::load(recipe)?.body.of_task(&cell.task).is_some();
-        if !known || cell.source == Source::Synthetic {
-            return Ok(None);
-        }
-        let full = request.resolve()?;
-        let shape = full.data_shape()?;
-        // Generated splits have the size set by the recipe; published ones have the same size in
-        // both recipes.
-        let drawn = cell.source == Source::Generated;
-        let rows = |name: &str, here: usize| {
-            let said = full.spec.data.get(name).filter(|_| drawn);
-            said.and_then(Value::as_u64)
-                .map_or(here, |rows| rows as usize)
-        };
-        let rows = Rows {
-            train: rows("train", splits.train.len()),
-            val: rows("val", splits.val.len()),
-            test: rows("test", splits.test.len()),
-        };
-        let workload = Workload::new(&full.spec.train, rows);
-        let per_example = full.meta()?.0.flops(1, shape.train_length);
-        Ok(Some(FullTask {
-            recipe: recipe.clone(),
-            label: shape.label,
-            flops_ratio: workload.passes() * per_example as f64 / flops,
-        }))
     }
 }
 

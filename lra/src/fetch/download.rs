@@ -25,6 +25,8 @@ pub(super) struct Download<'a> {
     /// Its published SHA-256.
     pub(super) sha256: Option<&'a str>,
     pub(super) target: &'a Path,
+    /// What else may be done if it fails, for the user.
+    pub(super) help: String,
     pub(super) limits: &'a Limits,
     pub(super) progress: &'a dyn Progress,
 }
@@ -70,10 +72,8 @@ impl Download<'_> {
                     continue;
                 }
                 part.remove();
-                return Err(wrong(format!(
-                    "{}: {problem}; it was not kept. \
-                     Try again later, or name another copy with --from",
-                    self.url
+                return Err(self.failed(&format!(
+                    "{problem}; it was not kept. Try again later, or name another copy with --from"
                 )));
             }
             let file = &part.file;
@@ -126,7 +126,12 @@ impl Download<'_> {
             ),
             false => String::new(),
         };
-        wrong(format!("{}: {problem}{kept}", self.url))
+        self.failed(&format!("{problem}{kept}"))
+    }
+
+    /// Returns an error about what the server sent, with what else may be done.
+    fn failed(&self, problem: &str) -> Error {
+        wrong(format!("{}: {problem}{}", self.url, self.help))
     }
 
     /// Makes one connection: requests the missing part and stores what arrives.
@@ -275,11 +280,7 @@ impl Download<'_> {
     fn store(&self, bytes: &[u8], most: u64, part: &mut Part) -> Result<()> {
         if part.bytes + bytes.len() as u64 > most {
             part.remove();
-            return Err(wrong(format!(
-                "{}: more than {} came",
-                self.url,
-                counted(most, "byte")
-            )));
+            return Err(self.failed(&format!("more than {} came", counted(most, "byte"))));
         }
         part.append(bytes)?;
         self.progress.advance(bytes.len() as u64);

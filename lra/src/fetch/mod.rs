@@ -108,9 +108,9 @@ pub fn fetch(
     fs::create_dir_all(raw)
         .map_err(|error| wrong(format!("cannot create {}: {error}", raw.display())))?;
     clear_copies(raw);
-    let fetched = match origin {
+    match origin {
         Origin::From(from) => {
-            return one_file(task, raw, from, limits, progress).map(|fetched| vec![fetched]);
+            one_file(task, raw, from, limits, progress).map(|fetched| vec![fetched])
         }
         Origin::Mirror(base) if !is_address(base) => {
             return Err(Error::usage(format!(
@@ -131,28 +131,26 @@ pub fn fetch(
         Origin::Published => {
             published_files(task, raw, |remote| remote.url.to_owned(), limits, progress)
         }
-    };
-    fetched.map_err(|error| with_help(error, task))
+    }
 }
 
-/// Adds the alternatives to a download to an error of the network.
-fn with_help(error: Error, task: &dyn Task) -> Error {
-    if error.class != Class::Data {
-        return error;
-    }
+/// Returns the alternatives to a download, for errors of the network.
+fn alternatives(task: &dyn Task) -> String {
     let info = task.info();
     let (name, flag) = (info.name, data_flag());
-    let mut message = format!(
-        "{error}\n  what else helps:\n  \
+    let mut help = format!(
+        "\n  what else helps:\n  \
          a copy of the file: lra data make {name}{flag} --from FILE\n  \
          another address: --from URL, or --mirror URL (LRA_MIRROR) of a folder with the file\n  \
          a proxy: HTTPS_PROXY, HTTP_PROXY; certificates of its own: SSL_CERT_FILE"
     );
     let mut others = info.sources.iter();
     if let Some(other) = others.find(|&&source| source != Source::Official) {
-        message += &format!("\n  no file at all: lra run --task {name} --source {other}{flag}");
+        help += &format!(
+            "\n  no file at all: lra run --task {name} --source {other} --model linear --recipe smoke{flag}"
+        );
     }
-    Error::new(error.class, message)
+    help
 }
 
 /// Puts one file from its origin into place, under the name that readers look for.
@@ -176,10 +174,11 @@ fn one_file(
             bytes: None,
             sha256: None,
             target: &target,
+            help: alternatives(task),
             limits,
             progress,
         };
-        download.run().map_err(|error| with_help(error, task))?
+        download.run()?
     } else {
         copy(Path::new(from), &target, progress)?
     };
@@ -201,11 +200,12 @@ fn published_files(
 ) -> Result<Vec<Fetched>> {
     let files = task.remote().iter();
     files
-        .map(|remote| published_file(remote, &url(remote), raw, limits, progress))
+        .map(|remote| published_file(task, remote, &url(remote), raw, limits, progress))
         .collect()
 }
 
 fn published_file(
+    task: &dyn Task,
     remote: &Remote,
     url: &str,
     raw: &Path,
@@ -238,6 +238,7 @@ fn published_file(
         bytes: remote.bytes,
         sha256: remote.sha256,
         target: &target,
+        help: alternatives(task),
         limits,
         progress,
     };
@@ -254,7 +255,8 @@ fn published_file(
     })
 }
 
-/// Reads an archive to its end. Returns the damage in words, with the path; `None` if there is none.
+/// Reads an archive to its end. Returns the damage in words, with the path; `None` if there is
+/// none.
 ///
 /// # Errors
 /// The system refuses to read it.

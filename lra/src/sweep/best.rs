@@ -149,7 +149,7 @@ struct Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::testing::{bag, cells, diverged, scored};
+    use crate::sweep::testing::{bag, cells, diverged, scored, scored_densely};
 
     /// Returns the settings, the seeds and the accuracies of the first row.
     fn first(states: &[State]) -> Vec<String> {
@@ -168,6 +168,13 @@ mod tests {
             first(&states),
             ["train.steps=4", "2", "2", "60.00", "40.00"]
         );
+    }
+
+    #[test]
+    fn labels_at_positions_decide_where_there_are_any() {
+        let [low, high] = [0.5, 0.75].map(|all| scored_densely((1.0 - all, 1.0), (all, 1.0)));
+        let states = [low.clone(), low, high.clone(), high];
+        assert_eq!(first(&states)[0], "train.steps=4");
     }
 
     #[test]

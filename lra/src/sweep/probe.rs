@@ -217,7 +217,7 @@ pub fn report(cells: &[Cell], states: &[State]) -> (Table, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::testing::{bag, cells, diverged, matrix, scored};
+    use crate::sweep::testing::{bag, cells, diverged, matrix, scored, scored_densely};
 
     /// Returns the best rate of two, each with two seeds.
     fn best_of(states: &[State]) -> Option<f64> {
@@ -240,6 +240,13 @@ mod tests {
         assert_eq!(of([1.0, 1.0, 0.5, 1.25]), Some(0.5));
         assert_eq!(of([0.5, 1.25, 1.0, 1.0]), Some(0.25));
         assert_eq!(of([1.0; 4]), Some(0.25), "the smaller of equals");
+    }
+
+    #[test]
+    fn labels_at_positions_decide_where_there_are_any() {
+        let losses = [1.0, 1.0, 0.5, 1.0];
+        let states = losses.map(|all| scored_densely((0.5, 2.0 - all), (0.5, all)));
+        assert_eq!(best_of(&states), Some(0.5));
     }
 
     #[test]

@@ -61,6 +61,24 @@ pub fn scored(accuracy: f64, loss: f64) -> State {
     }
 }
 
+/// Returns the state of a cell that was scored on data with labels at positions: accuracy and loss
+/// on whole sequences, and both over all labels, by which settings are chosen.
+pub fn scored_densely(whole: (f64, f64), all: (f64, f64)) -> State {
+    let mut record = record(json!({ "status": "scored" }), whole.0, whole.1);
+    if let Some(scores) = &mut record.scores {
+        scores.val_dense = Some(results::record::Dense {
+            weighted_accuracy: all.0,
+            weighted_loss: all.1,
+            ..results::record::Dense::default()
+        });
+    }
+    State::Scored {
+        record: Box::new(record),
+        fresh: true,
+        not_compared: None,
+    }
+}
+
 /// Returns the state of a cell whose run diverged after a validation.
 pub fn diverged(accuracy: f64, loss: f64) -> State {
     let status = json!({ "status": "diverged", "step": 9, "reason": "the loss is not finite" });

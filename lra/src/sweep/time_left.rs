@@ -68,12 +68,34 @@ impl TimeLeft {
     }
 }
 
+/// Returns the time until tasks of these times have ended, `workers` at a time: each begins where
+/// one ends first.
+pub fn makespan(times: impl IntoIterator<Item = Duration>, workers: usize) -> Duration {
+    let mut ends = vec![Duration::ZERO; workers.max(1)];
+    for time in times {
+        if let Some(first) = ends.iter_mut().min() {
+            *first = first.saturating_add(time);
+        }
+    }
+    ends.into_iter().max().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_long_task_takes_its_time_however_many_run_beside_it() {
+        let makespan =
+            |times: &[u64], workers| makespan(times.iter().copied().map(seconds), workers);
+        assert_eq!(makespan(&[10, 1, 1, 1], 4), seconds(10));
+        assert_eq!(makespan(&[3; 4], 2), seconds(6));
+        assert_eq!(makespan(&[1, 1, 2], 1), seconds(4));
+        assert_eq!(makespan(&[], 3), seconds(0));
     }
 
     #[test]

@@ -227,4 +227,25 @@ mod tests {
         assert_eq!(quoted("it's\nso"), "'it''s so'");
         assert_eq!(percent_encoded("/a b/ü"), "/a%20b/%C3%BC");
     }
+
+    /// MLflow's numbers of states: 3 finished, 4 failed, 5 killed.
+    #[test]
+    fn a_run_has_the_state_of_its_outcome() {
+        let reason = || "for a reason".to_owned();
+        for (outcome, number) in [
+            (Outcome::Scored, "3"),
+            (Outcome::Failed { reason: reason() }, "4"),
+            (
+                Outcome::Diverged {
+                    step: 1,
+                    reason: reason(),
+                },
+                "4",
+            ),
+            (Outcome::OutOfMemory { reason: reason() }, "4"),
+            (Outcome::Interrupted { step: 1 }, "5"),
+        ] {
+            assert_eq!(status(&outcome), number, "{outcome:?}");
+        }
+    }
 }

@@ -143,3 +143,52 @@ pub(super) fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
         Line::Unknown => (0, vec![]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A value has the time at which the timings reached its step.
+    #[test]
+    fn a_point_has_the_time_of_the_line_that_reached_its_step() {
+        let place = tempfile::tempdir().unwrap();
+        let line = |step: usize| {
+            let line = Line::Validation {
+                step,
+                loss: 1.0,
+                accuracy: 0.5,
+                examples: 4,
+                dense: None,
+            };
+            serde_json::to_string(&line).unwrap() + "\n"
+        };
+        let wall = |step: usize, wall: f64| {
+            let timings = Timings {
+                step,
+                wall,
+                ..Timings::default()
+            };
+            serde_json::to_string(&timings).unwrap() + "\n"
+        };
+        fs::write(place.path().join(metrics::FILE), line(2) + &line(4)).unwrap();
+        let walls = wall(2, 1.0) + &wall(4, 10.0) + &wall(4, 100.0);
+        fs::write(place.path().join(crate::timing::FILE), walls).unwrap();
+        let record = json!({
+            "schema": 1,
+            "id": "toy-bag-smoke-s0-0a1b2c3d",
+            "outcome": { "status": "scored" },
+            "task": { "name": "toy", "label": "toy" },
+            "model": { "name": "bag" },
+            "created": "1970-01-01T00:10:00Z",
+        });
+        let record: Record = serde_json::from_value(record).unwrap();
+        let (points, began, ended) = read(place.path(), &record).unwrap();
+        assert_eq!((began, ended), (489.0, 600.0));
+        let times: Vec<_> = points.iter().map(|it| (it.step, it.time)).collect();
+        assert_eq!(times, [(2, 490.0), (4, 500.0)]);
+    }
+}

@@ -138,4 +138,21 @@ mod tests {
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains("brain.Event:2") && text.contains("validation/accuracy"));
     }
+
+    /// Readers drop what an earlier file has from the step of a session on, so the first step of the
+    /// session is the one after the checkpoint.
+    #[test]
+    fn a_session_begins_after_the_step_that_was_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = Events::create(folder.path(), 7).unwrap();
+        let bytes = fs::read(&events.path).unwrap();
+        let first = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let second = &bytes[16 + first + 12..];
+        // Field 1 is a double, field 2 the step, field 7 the start of the session.
+        assert_eq!(
+            (second[0], second[9], second[11]),
+            (1 << 3 | 1, 2 << 3, 7 << 3 | 2)
+        );
+        assert_eq!(second[10], 8);
+    }
 }

@@ -178,7 +178,6 @@ impl Case {
             stop: &Stop::never(),
             workload: Workload::new(&spec.train, rows),
             tensorboard: false,
-            full: None,
             milestones: Vec::new(),
         };
         let (state, outcome) = run.run(false).unwrap();
@@ -592,7 +591,6 @@ fn pretrained(settings: &[&str]) -> (State, Vec<(usize, f64, f64)>) {
         stop: &Stop::never(),
         workload: Workload::new(&options, Rows::default()),
         tensorboard: false,
-        full: None,
         milestones: Vec::new(),
     };
     let (state, ending) = run.pretrain(false).unwrap();

@@ -94,6 +94,11 @@ fn fetch_files(
         // Both tasks read the one that is fetched in its place.
         raw = there.parent().unwrap_or(&raw).to_owned();
     }
+    if origin == Origin::Published {
+        for remote in task.remote().iter().filter(|it| !it.note.is_empty()) {
+            reporter.say(&format!("{}: {}", remote.file, remote.note));
+        }
+    }
     let fetched = fetch::fetch(task, &raw, origin, &limits, &reporter)?;
     for file in fetched {
         let proof = match file.published {

@@ -9,6 +9,7 @@ use crate::load;
 use crate::model_choice::ModelChoice;
 use crate::sweep::forecast::Forecast;
 use crate::sweep::plan::Cell;
+use crate::sweep::time_left::makespan;
 use crate::timing::human_duration;
 
 /// A task that is left out, and the reason.
@@ -74,16 +75,19 @@ impl Plan {
             return Duration::ZERO;
         }
         let time = |cells: &[&Cell]| -> Duration {
-            let known = cells.iter().filter_map(|cell| self.forecast.time(cell));
-            known.sum::<Duration>() / jobs as u32
+            makespan(
+                cells.iter().filter_map(|cell| self.forecast.time(cell)),
+                jobs,
+            )
         };
-        let whole = time(&to_run.concat());
+        // A stage begins when the one before it has ended.
+        let whole: Duration = to_run.iter().map(|cells| time(cells)).sum();
         let takes = match whole.is_zero() {
             true => "of a time that is not known".to_owned(),
             false => format!("about {}", human_duration(whole)),
         };
         lines.push(format!(
-            "plan       {}: {}, {takes} with {jobs} at a time, data at hand{}",
+            "plan       {}: {}, {takes} with {jobs} at a time, not counting data to make{}",
             self.model,
             runs(count),
             load::remark()

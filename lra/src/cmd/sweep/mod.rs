@@ -4,7 +4,6 @@ mod script;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use results::record::Scores;
 use results::store::{SWEEP_LOG, record_file};
@@ -26,6 +25,7 @@ use crate::sweep::job::{Failure, JobOptions};
 use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
 use crate::sweep::progress_display::{ProgressDisplay, grid, legend};
 use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
+use crate::sweep::time_left::makespan;
 use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
@@ -470,14 +470,14 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     let stays = |line: &Line<'_>| kept.contains(&line.state);
     let to_do = || lines.iter().filter(|line| !stays(line));
     let times = to_do().filter_map(|line| line.estimate.as_ref().ok().map(|it| it.time));
-    let all: Duration = times.sum();
+    let whole = makespan(times, jobs);
     let unknown = to_do().filter(|line| line.estimate.is_err()).count();
     let count = to_do().count();
     let of_all = results::counted(lines.len() as u64, "cell");
     let note = match count > 0 && unknown == count {
         true => format!("{count} of {of_all} to run, in an unknown time"),
         false => {
-            let time = human_duration(all / jobs as u32);
+            let time = human_duration(whole);
             let mut note = format!(
                 "{count} of {of_all} to run, about {time} with {jobs} at a time on cores of their own; runs that share \
                  cores take longer"

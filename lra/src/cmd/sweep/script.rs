@@ -9,6 +9,7 @@ use crate::signals::Stop;
 use crate::sweep::batch_job::{BatchSystem, Job, OF_TORCH, VOLUME};
 use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
+use crate::sweep::time_left::makespan;
 
 /// Ratio of a process's memory to the memory its allocator counts, for retained free blocks, code
 /// and stacks.
@@ -120,18 +121,6 @@ pub fn threads(arguments: &SweepArgs) -> usize {
     }
 }
 
-/// Returns the time until tasks of these times have ended, `workers` at a time: each begins where
-/// one ends first.
-fn makespan(times: &[f64], workers: usize) -> f64 {
-    let mut ends = vec![0.0_f64; workers.max(1)];
-    for time in times {
-        if let Some(first) = ends.iter_mut().min_by(|one, other| one.total_cmp(other)) {
-            *first += time;
-        }
-    }
-    ends.into_iter().fold(0.0, f64::max)
-}
-
 /// Returns the time of the longest element, with a reserve. Cells are distributed to the elements
 /// in turn.
 fn time_limit(
@@ -152,23 +141,10 @@ fn time_limit(
         }
         let estimate = estimate
             .map_err(|reason| Error::usage(format!("--estimate: {}: {reason}", cell.title())))?;
-        times[index % elements].push(estimate.time.as_secs_f64());
+        times[index % elements].push(estimate.time);
     }
-    let longest = times.iter().map(|times| makespan(times, jobs));
-    let longest = longest.fold(0.0, f64::max);
+    let longest = times.into_iter().map(|times| makespan(times, jobs));
+    let longest = longest.max().unwrap_or_default().as_secs_f64();
     let asked = Duration::try_from_secs_f64(RESERVE.0 * longest).unwrap_or(Duration::MAX);
     Ok(asked.saturating_add(RESERVE.1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_cell_takes_its_time_however_many_run_beside_it() {
-        assert_eq!(makespan(&[10.0, 1.0, 1.0, 1.0], 4), 10.0);
-        assert_eq!(makespan(&[3.0; 4], 2), 6.0);
-        assert_eq!(makespan(&[1.0, 1.0, 2.0], 1), 4.0);
-        assert_eq!(makespan(&[], 3), 0.0);
-    }
 }
