@@ -112,17 +112,15 @@ pub fn fetch(
         Origin::From(from) => {
             one_file(task, raw, from, limits, progress).map(|fetched| vec![fetched])
         }
-        Origin::Mirror(base) if !is_address(base) => {
-            return Err(Error::usage(format!(
-                "the mirror '{base}' is not an address that begins with http:// or https://"
-            )));
-        }
+        Origin::Mirror(base) if !is_address(base) => Err(Error::usage(format!(
+            "the mirror '{base}' is not an address that begins with http:// or https://"
+        ))),
         Origin::Mirror(_) | Origin::Published if task.remote().is_empty() => {
-            return Err(Error::usage(format!(
+            Err(Error::usage(format!(
                 "{}: there is nothing to download; the data is made here by `lra data make {0}{1}`",
                 task.info().name,
                 data_flag()
-            )));
+            )))
         }
         Origin::Mirror(base) => {
             let url = |remote: &Remote| format!("{}/{}", base.trim_end_matches('/'), remote.file);
