@@ -795,7 +795,7 @@ fn raw_files_are_verified_without_a_store() {
     );
 }
 
-/// A text in both classes has its place by its label, whatever the order of the files.
+/// Orders equal texts of two classes by their labels, whatever the order of the files.
 #[test]
 fn equal_texts_of_two_classes_do_not_depend_on_the_order_of_files() {
     let mut files = reviews();

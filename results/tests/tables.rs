@@ -1948,7 +1948,7 @@ fn costs_are_those_of_scored_runs_alone() {
     }
 }
 
-/// Of several runs of a seed the newest counts, in whatever order they are found.
+/// Counts the newest of several runs of a seed, in whatever order they are found.
 #[test]
 fn the_newest_run_of_a_seed_counts_in_any_order() {
     let mut later = run("linear", 0, 0.40);

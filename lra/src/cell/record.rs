@@ -281,20 +281,25 @@ mod tests {
         assert_eq!(datasets::MAJORITY, record::MAJORITY);
     }
 
-    #[test]
-    fn speed_is_that_of_the_timed_steps_and_time_that_of_the_whole_run() {
-        let trained = Trained {
+    /// Returns what a run of 5 updates of this many examples in all leaves.
+    fn trained(examples: u64) -> Trained {
+        Trained {
             pretraining: None,
             state: State {
                 step: 5,
-                examples: 35,
+                examples,
                 ..State::default()
             },
             outcome: TrainOutcome::Interrupted,
             flops: 1000,
             prior_loss: None,
             dense_baselines: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn speed_is_that_of_the_timed_steps_and_time_that_of_the_whole_run() {
+        let trained = trained(35);
         let timings = Timings {
             wall: 20.0,
             warmup: vec![4.0, 4.0],
@@ -351,18 +356,7 @@ mod tests {
     /// The last batch of an epoch may be smaller, so the mean is no whole number.
     #[test]
     fn examples_per_second_are_those_of_the_mean_batch() {
-        let trained = Trained {
-            pretraining: None,
-            state: State {
-                step: 5,
-                examples: 36,
-                ..State::default()
-            },
-            outcome: TrainOutcome::Interrupted,
-            flops: 1000,
-            prior_loss: None,
-            dense_baselines: Vec::new(),
-        };
+        let trained = trained(36);
         let timings = Timings {
             steps: vec![0.5],
             phases: Phases {

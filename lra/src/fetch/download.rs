@@ -25,7 +25,7 @@ pub(super) struct Download<'a> {
     /// Its published SHA-256.
     pub(super) sha256: Option<&'a str>,
     pub(super) target: &'a Path,
-    /// What else may be done if it fails, for the user.
+    /// Alternatives to the download, at the end of its errors.
     pub(super) help: String,
     pub(super) limits: &'a Limits,
     pub(super) progress: &'a dyn Progress,
@@ -129,7 +129,7 @@ impl Download<'_> {
         self.failed(&format!("{problem}{kept}"))
     }
 
-    /// Returns an error about what the server sent, with what else may be done.
+    /// Returns an error about what the server sent, with the alternatives.
     fn failed(&self, problem: &str) -> Error {
         wrong(format!("{}: {problem}{}", self.url, self.help))
     }

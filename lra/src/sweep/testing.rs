@@ -54,8 +54,12 @@ fn record(status: serde_json::Value, accuracy: f64, loss: f64) -> results::Recor
 
 /// Returns the state of a cell that was scored.
 pub fn scored(accuracy: f64, loss: f64) -> State {
+    scored_by(record(json!({ "status": "scored" }), accuracy, loss))
+}
+
+fn scored_by(record: results::Record) -> State {
     State::Scored {
-        record: Box::new(record(json!({ "status": "scored" }), accuracy, loss)),
+        record: Box::new(record),
         fresh: true,
         not_compared: None,
     }
@@ -72,11 +76,7 @@ pub fn scored_densely(whole: (f64, f64), all: (f64, f64)) -> State {
             ..results::record::Dense::default()
         });
     }
-    State::Scored {
-        record: Box::new(record),
-        fresh: true,
-        not_compared: None,
-    }
+    scored_by(record)
 }
 
 /// Returns the state of a cell whose run diverged after a validation.

@@ -139,8 +139,8 @@ mod tests {
         assert!(text.contains("brain.Event:2") && text.contains("validation/accuracy"));
     }
 
-    /// Readers drop what an earlier file has from the step of a session on, so the first step of the
-    /// session is the one after the checkpoint.
+    /// Begins a session at the step after the checkpoint: readers drop what an earlier file has from
+    /// that step on.
     #[test]
     fn a_session_begins_after_the_step_that_was_saved() {
         let folder = tempfile::tempdir().unwrap();

@@ -185,8 +185,8 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
 /// Returns `elu(x) + 1` of every element of x, in the shape of x: `x + 1` above zero, `exp(x)`
 /// below. It is positive, and 0 only where `exp(x)` is below the normal numbers.
 ///
-/// It is composed as `max(x, 0) + exp(min(x, 0))`, whose parts have one condition. Each part runs in
-/// parallel, which candle's `elu` does not.
+/// It is composed as `max(x, 0) + exp(min(x, 0))`, whose parts have one condition. Each part runs
+/// in parallel, which candle's `elu` does not.
 ///
 /// # Errors
 /// If a tensor operation fails.
