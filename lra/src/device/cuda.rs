@@ -10,6 +10,9 @@ use sys::CUmemPool_attribute as Attribute;
 
 use super::{Found, Peak};
 
+/// Least major number of the compute capability for which the kernels are compiled.
+const LEAST_MAJOR: i32 = 8;
+
 /// Opens the GPU with this number.
 pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
     let count = count()?;
@@ -17,6 +20,11 @@ pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
         ordinal < count,
         "this machine has {}, counted from 0",
         results::counted(count as u64, "GPU")
+    );
+    let (major, minor) = CudaContext::new(ordinal)?.compute_capability()?;
+    anyhow::ensure!(
+        major >= LEAST_MAJOR,
+        "it has compute capability {major}.{minor}, and the kernels need {LEAST_MAJOR}.0"
     );
     let device = Device::new_cuda_with_stream(ordinal)?;
     let cuda = device.as_cuda_device()?;

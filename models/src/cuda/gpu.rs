@@ -96,10 +96,17 @@ impl Gpu {
     /// Returns the address of a tensor's first element.
     ///
     /// # Errors
-    /// If the tensor has another type or another number of elements, is not contiguous, or not on a
-    /// GPU.
+    /// If the tensor has another type or another number of elements, is not contiguous, or not on
+    /// this GPU.
     pub(crate) fn pointer(&self, x: &Tensor, dtype: DType, elements: usize) -> Result<Argument> {
         check_operand(x, dtype, elements)?;
+        if !x.device().same_device(&Device::Cuda(self.0.clone())) {
+            bail!(
+                "a kernel on {:?} got a tensor on {:?}",
+                Device::Cuda(self.0.clone()).location(),
+                x.device().location()
+            );
+        }
         let (storage, layout) = x.storage_and_layout();
         let (Storage::Cuda(cuda), Some((start, _))) = (&*storage, layout.contiguous_offsets())
         else {

@@ -62,7 +62,8 @@ struct MmaFactors {
 #ifdef __CUDACC__
         UNROLL
         for (int n = 0; n < N; ++n)
-            asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+            asm volatile(
+                "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                 : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
                 : "r"(__float_as_uint(a[of_a][0])), "r"(__float_as_uint(a[of_a][1])),

@@ -340,7 +340,28 @@ void check(const Case& now) {
     if (now.of_keys) compare(name + " dkeys", d_keys, expected_keys, 1e-5, 0.1);
 }
 
+/// A score that is not a number makes the row of its query none, wherever it lies.
+void no_number(bool in_keys) {
+    const int queries = 2, keys = 40, width = 8;
+    Floats q = random(queries * width), k = random(keys * width), y(queries * width), z(queries);
+    const Floats v = random(keys * width);
+    // A whole tile of keys, or the first query.
+    std::fill_n(in_keys ? k.begin() : q.begin(), in_keys ? 32 * width : width, NAN);
+    const Attention of{1, queries, keys, width, width, 1.0f, 0.0f, false, false, {}};
+    launch(attention_forward, dim3{1, 1}, dim3{ATTENTION_THREADS}, sizeof(float) * 128 * 32,
+           q.data(), k.data(), v.data(), (const float*)nullptr, y.data(), z.data(), of);
+    for (int i = 0; i < queries * width; ++i)
+        if (std::isnan(y[i]) != (in_keys || i < width)) {
+            ++failures;
+            std::printf("attention: %s that are not numbers give %g\n", in_keys ? "keys" : "queries",
+                        y[i]);
+            return;
+        }
+}
+
 void cases() {
+    no_number(false);
+    no_number(true);
     // Every query on every key.
     check({1, 1, 1, 1, 1});
     check({2, 3, 17, 17, 8, true});

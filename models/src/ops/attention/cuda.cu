@@ -55,6 +55,10 @@ struct Parts {
     __device__ int channels(int channel) const { return min(WIDE, width - channel); }
 };
 
+/// The lowest finite number, below every score that is seen: differences to it are numbers even
+/// before the first key, and a score of NaN stays one.
+constexpr float LOWEST = -3.40282347e38f;
+
 /// Computes y and z. A block has channels 64 blockIdx.z on of y.
 template <bool GENERAL>
 __device__ inline void forward(const float* q, const float* k, const float* v, const float* valid,
@@ -80,7 +84,7 @@ __device__ inline void forward(const float* q, const float* k, const float* v, c
     y += of.offset(of.queries, of.values) + slice;
     const int count = GENERAL ? parts.count() : 1;
     if (count == 1) own.load(q, pitch, rows, of.width, OWN);
-    float sums[WIDE_TILES][4] = {}, totals[2] = {}, largest[2] = {-INFINITY, -INFINITY};
+    float sums[WIDE_TILES][4] = {}, totals[2] = {}, largest[2] = {LOWEST, LOWEST};
     for (Tiles<GENERAL> tile(blocks, block, of.keys); tile.more(); tile.next()) {
         float weights[COLUMNS][4] = {};
         ROLLED
@@ -125,16 +129,14 @@ __device__ inline void forward(const float* q, const float* k, const float* v, c
             for (int j = 0; j < COLUMNS; ++j)
                 most = fmaxf(most, fmaxf(weights[j][2 * half], weights[j][2 * half + 1]));
             most = max_of_row(most);
-            // Before the first key that is seen there is nothing to scale.
-            const bool none = most == -INFINITY;
-            rest[half] = none ? 1.0f : expf(largest[half] - most);
+            rest[half] = expf(largest[half] - most);
             float total = 0.0f;
             UNROLL
             for (int j = 0; j < COLUMNS; ++j)
                 UNROLL
                 for (int b = 0; b < 2; ++b) {
                     float& weight = weights[j][2 * half + b];
-                    weight = none ? 0.0f : expf(weight - most);
+                    weight = expf(weight - most);
                     total += weight;
                 }
             largest[half] = most;
@@ -157,7 +159,8 @@ __device__ inline void forward(const float* q, const float* k, const float* v, c
     for (int half = 0; half < 2; ++half) {
         if (own_row(half) >= rows.count) continue;
         const int query = rows.position(own_row(half));
-        const float factor = totals[half] > 0.0f ? 1.0f / totals[half] : 0.0f;
+        // A sum of NaN stays one.
+        const float factor = totals[half] == 0.0f ? 0.0f : 1.0f / totals[half];
         store_row(y + query * pitch_v, channels, sums, half, factor);
         if (lane() % 4 == 0 && slice == 0)
             z[(size_t)blockIdx.y * of.queries + query] = largest[half] + logf(totals[half]);

@@ -71,7 +71,8 @@ impl Form {
     }
 }
 
-/// Returns attention (B, Lq, H Ev) of q (B, Lq, H E) on k (B, Lk, H E) and v (B, Lk, H Ev).
+/// Returns attention (B, Lq, H Ev) of q (B, Lq, H E) on k (B, Lk, H E) and v (B, Lk, H Ev), whose
+/// shapes and options the caller has checked.
 pub(super) fn attend(
     gpu: &Gpu,
     [q, k, v]: [&Tensor; 3],
@@ -79,7 +80,6 @@ pub(super) fn attend(
     options: &AttentionOptions,
 ) -> Result<Tensor> {
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
-    options.check(batch, (queries, keys), [row, k.dim(2)?, v.dim(2)?])?;
     let (q, v) = (q.contiguous()?, v.contiguous()?);
     let k = with_columns(k, heads, options.key_columns.as_ref())?.contiguous()?;
     let contiguous = |x: &Option<Tensor>| x.as_ref().map(Tensor::contiguous).transpose();

@@ -80,9 +80,14 @@ fn on_gpu_or_composed(
     v: &Tensor,
     options: &AttentionOptions,
 ) -> Result<Tensor> {
-    let form = |gpu| Some((gpu, cuda::Form::of([q, k, v], options)?));
-    match Gpu::of(q).and_then(form) {
-        Some((gpu, form)) => cuda::attend(&gpu, [q, k, v], &form, options),
+    let Some(gpu) = Gpu::of(q) else {
+        return composed(q, k, v, options);
+    };
+    // The tables of block masks are made for the positions that there are.
+    let ((batch, queries, row), keys) = (q.dims3()?, k.dim(1)?);
+    options.check(batch, (queries, keys), [row, k.dim(2)?, v.dim(2)?])?;
+    match cuda::Form::of([q, k, v], options) {
+        Some(form) => cuda::attend(&gpu, [q, k, v], &form, options),
         None => composed(q, k, v, options),
     }
 }

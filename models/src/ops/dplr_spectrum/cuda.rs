@@ -3,7 +3,7 @@
 use candle_core::{DType, Result, Tensor};
 
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module};
+use crate::cuda::{Argument, Gpu, Grid, MOST_BLOCKS, Module, module};
 
 const MODULE: Module = module!("ops-dplr_spectrum-cuda");
 const THREADS: usize = 128;
@@ -12,6 +12,14 @@ const SEGMENT: usize = 1024;
 const MODES: usize = 32;
 /// Bytes of a number.
 const NUMBER: usize = 8;
+
+/// Bytes of shared memory of a block that every supported card has.
+const MOST_SHARED: usize = 99 * 1024;
+
+/// Returns whether the kernels take rows (H, 2 J + 2, M) of these sizes.
+pub(super) fn takes((channels, count, modes): (usize, usize, usize)) -> bool {
+    channels <= MOST_BLOCKS && NUMBER * count * (modes + THREADS) <= MOST_SHARED
+}
 
 /// Returns K̂ (H, 2 · directions, F) of rows (H, 2 J + 2, M).
 pub(super) fn dplr_spectrum(

@@ -44,7 +44,8 @@ pub fn dplr_spectrum(rows: &Tensor, directions: usize, longest: usize) -> Result
     check(fits, "rank-1 spectrum", || {
         format!("rows {rows:?}, {directions} directions and {longest} roots do not fit")
     })?;
-    if let Some(gpu) = Gpu::on(rows.device()) {
+    let gpu = Gpu::on(rows.device()).filter(|_| cuda::takes((channels, count, modes)));
+    if let Some(gpu) = gpu {
         return Ok(cuda::dplr_spectrum(&gpu, rows, directions, longest)?);
     }
     let circle = Circle::new(longest, rows.device())?;

@@ -19,7 +19,7 @@ impl QueryRange {
     const NONE: u8 = u8::MAX;
 
     /// Returns the range of queries that see a key. `range` has the indices of the queries in their
-    /// block, from 0. If `diagonal` is one of them, the score of that query gets the
+    /// block, from 0; one that ends before it starts is empty. If `diagonal` is one of them, the score of that query gets the
     /// `diagonal_bias` of [`BlockMask::new`] in addition.
     ///
     /// # Panics
@@ -30,6 +30,10 @@ impl QueryRange {
             range.end <= SIDE && diagonal.is_none_or(|diagonal| diagonal < SIDE),
             "a tile has {SIDE} queries"
         );
+        let range = match range.is_empty() {
+            true => 0..0,
+            false => range,
+        };
         QueryRange {
             from: range.start as u8,
             to: range.end as u8,
@@ -39,7 +43,7 @@ impl QueryRange {
 
     /// Returns an empty range: no query sees the key.
     #[must_use]
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         QueryRange::new(0..0, None)
     }
 

@@ -55,7 +55,7 @@ impl BlockMasks {
     /// Returns these masks with the keys at the positions `keys` in addition. Every query sees each
     /// of them once. The masks themselves must not have them.
     #[must_use]
-    pub fn beside(&self, keys: Range<u32>) -> Self {
+    pub(crate) fn beside(&self, keys: Range<u32>) -> Self {
         let keys: Vec<u32> = keys.collect();
         let masks = self.0.iter().map(|mask| mask.beside(&keys));
         BlockMasks::new(masks.collect())

@@ -150,6 +150,15 @@ fn holes(sampler: &mut Sampler, batch: usize, keys: usize) -> Tensor {
     Tensor::from_vec(data, (batch, keys), &Device::Cpu).unwrap()
 }
 
+/// The ranges of a causal mask may end before they begin.
+#[test]
+fn a_range_that_ends_before_it_begins_is_empty() {
+    for range in [5..3, 64..0, 300..2] {
+        assert_eq!(QueryRange::new(range, None), QueryRange::nothing());
+    }
+    assert_eq!(QueryRange::new(2..5, None).range(), 2..5);
+}
+
 #[test]
 fn random_plans_meet_their_twin() {
     let mut sampler = Sampler::new(31);
