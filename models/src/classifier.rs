@@ -208,7 +208,7 @@ impl Classifier {
     /// Returns a description of the values that the model holds constant in the backward pass on
     /// purpose. `None` if gradients are exact.
     #[must_use]
-    pub fn stops_gradients(&self) -> Option<&'static str> {
+    pub(crate) fn stops_gradients(&self) -> Option<&'static str> {
         self.backbone.encoder.stops_gradients()
     }
 

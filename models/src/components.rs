@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-pub use crate::choice::{Choice, Component};
+use crate::choice::{Choice, Component};
 use crate::{
     Error, Options, Result,
     block::channel,
@@ -69,7 +69,7 @@ impl Options {
     /// Returns the losses that the layers of the block add to the cross-entropy. The model may add
     /// others (see [`crate::Classifier::losses`]).
     #[must_use]
-    pub fn losses(&self) -> &'static [Loss] {
+    pub(crate) fn losses(&self) -> &'static [Loss] {
         channel::losses(self.block.ffn)
     }
 }

@@ -55,10 +55,8 @@ use candle_core::{DType, Device, Tensor, Var, backprop::GradStore};
 
 use crate::{
     Auxiliary, Classifier, Component, Cost, Error, Inputs, Model, Options, Parameters, Pass, Place,
-    RngKey, Shape, Tokens, Variant,
-    components::Choice,
-    loss, ops,
-    options::{Activation, Features, NormKind, NormPlace, Pooling, Positions, Residual},
+    RngKey, Shape, Tokens, Variant, loss, ops,
+    options::{Activation, Choice, Features, NormKind, NormPlace, Pooling, Positions, Residual},
     pass::Supervision,
     registry,
 };
@@ -78,7 +76,7 @@ pub struct Check {
     pub check: fn(&'static Model),
     /// Names of the checks that come first. If one of them finds a fault, this check would report
     /// the same fault again.
-    pub rests_on: &'static [&'static str],
+    rests_on: &'static [&'static str],
     /// Words of a model's source that stand near the cause of a breach, the likeliest first.
     words: &'static [&'static str],
 }

@@ -7,7 +7,8 @@ use std::{
 
 use candle_core::Tensor;
 
-pub use crate::ops::{cross_entropies, cross_entropy};
+pub(crate) use crate::ops::cross_entropies;
+pub use crate::ops::cross_entropy;
 use crate::{DenseLabels, Error, Logits, Result};
 
 /// Name and weight of a loss that is added to the cross-entropy in training. It is declared by the

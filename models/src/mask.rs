@@ -38,7 +38,7 @@ impl Mask {
     /// Returns the same mask for a block whose norm counts the outputs at padded positions, as
     /// `block.norm = batch` does. Layers must then compute padded positions as all others.
     #[must_use]
-    pub fn counted(&self) -> Self {
+    pub(crate) fn counted(&self) -> Self {
         Self {
             counted: true,
             ..self.clone()
@@ -66,7 +66,7 @@ impl Mask {
 
     /// Returns (B, 1): 1 for each sequence that has a valid position, and 0 for others.
     #[must_use]
-    pub fn has_valid(&self) -> &Tensor {
+    pub(crate) fn has_valid(&self) -> &Tensor {
         &self.any
     }
 
@@ -75,7 +75,10 @@ impl Mask {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn places(mask: Option<&Mask>, (batch, length): (usize, usize)) -> Result<Vec<Vec<usize>>> {
+    pub(crate) fn places(
+        mask: Option<&Mask>,
+        (batch, length): (usize, usize),
+    ) -> Result<Vec<Vec<usize>>> {
         let Some(mask) = mask else {
             return Ok(vec![(0..length).collect(); batch]);
         };

@@ -117,10 +117,6 @@ pub struct Variant {
     pub declared: &'static Location<'static>,
 }
 
-/// Headings in the documentation of a model, in this order: its own options, the treatment of
-/// padded positions, and the departures from the paper or from published code.
-pub const HEADINGS: [&str; 3] = ["Options", "Padding", "Departures"];
-
 /// Mixer from which a model is made: a stack of residual blocks around it.
 ///
 /// The entry of the registry follows from it. [`Model::mixer`] has its options, and
@@ -259,15 +255,6 @@ impl Model {
     pub fn build(&self, context: &ModelContext) -> Result<Box<dyn Encoder>> {
         (self.variant(context.model)?.build)(context)
     }
-
-    /// Returns the model's documentation, which is that of its first variant.
-    ///
-    /// # Panics
-    /// If the entry has no variants.
-    #[must_use]
-    pub fn documentation(&self) -> String {
-        self.variants[0].documentation()
-    }
 }
 
 impl Variant {
@@ -318,7 +305,7 @@ impl Variant {
             .join("\n")
     }
 
-    /// Returns the text below `heading`, one of the [`HEADINGS`], in the variant's documentation.
+    /// Returns the text below `heading`, such as `Options`, in the variant's documentation.
     /// `None` if it has no such heading.
     #[must_use]
     pub fn section(&self, heading: &str) -> Option<String> {

@@ -20,14 +20,17 @@ use std::{
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
 
-pub(crate) use self::init::{
-    inverse_softplus, inverse_softplus_of_steps, uniform_within, xavier_uniform_with_gain,
-};
 pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,
+    init::{LECUN_NORMAL, xavier_uniform},
+};
+pub(crate) use self::{
     decay_init::DecayInit,
-    init::{LECUN_NORMAL, fan_in_uniform, orthonormal, xavier_uniform},
+    init::{
+        fan_in_uniform, inverse_softplus, inverse_softplus_of_steps, orthonormal, uniform_within,
+        xavier_uniform_with_gain,
+    },
 };
 use crate::{Error, Result};
 
@@ -187,20 +190,8 @@ impl Parameters {
 
     /// Returns the seed of the initial values.
     #[must_use]
-    pub fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed
-    }
-
-    /// Returns the device of the parameters.
-    #[must_use]
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// Returns the float type of the parameters and of all activations, f32 or f64.
-    #[must_use]
-    pub fn dtype(&self) -> DType {
-        self.dtype
     }
 
     /// Returns the path and variable of each parameter, in path order. Setting a variable changes
@@ -250,12 +241,6 @@ impl Parameters {
         shapes
             .map(|(path, slot)| (path.clone(), slot.shape.dims().to_vec()))
             .collect()
-    }
-
-    /// Returns the number of parameter tensors, without buffers.
-    #[must_use]
-    pub fn tensors(&self) -> usize {
-        self.sizes().len()
     }
 
     /// Returns the number of scalar parameters, without buffers.
@@ -438,7 +423,7 @@ mod tests {
         let vb = parameters.builder().pp("block");
         vb.get_with_hints((2, 3), "w", ZEROS).unwrap();
         vb.get_with_hints((2, 3), "w", ZEROS).unwrap();
-        assert_eq!((parameters.tensors(), parameters.elements()), (1, 6));
+        assert_eq!((parameters.paths().len(), parameters.elements()), (1, 6));
         let error = vb
             .get_with_hints((3, 2), "w", ZEROS)
             .unwrap_err()
@@ -509,7 +494,7 @@ mod tests {
             .get_with_hints((1 << 20, 1 << 20), "w", ZEROS)
             .unwrap();
         assert_eq!(huge.dims(), [1 << 20, 1 << 20]);
-        assert_eq!((meta.tensors(), meta.elements()), (1, 1 << 40));
+        assert_eq!((meta.paths().len(), meta.elements()), (1, 1 << 40));
         assert!(meta.builder().get_with_hints(3, "w", ZEROS).is_err() && meta.all().is_empty());
     }
 }

@@ -61,7 +61,7 @@ impl Pass<'static> {
 impl<'a> Pass<'a> {
     /// Returns the layout of the sequences: all positions valid, padded, or packed without padding.
     #[must_use]
-    pub fn sequences(&self) -> Sequences<'a> {
+    pub(crate) fn sequences(&self) -> Sequences<'a> {
         self.sequences
     }
 
@@ -114,7 +114,7 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// Errors of `layer`, which must keep the length.
-    pub fn padded(
+    pub(crate) fn padded(
         &self,
         x: &Tensor,
         layer: impl FnOnce(&Tensor, &Pass) -> Result<Tensor>,
@@ -236,7 +236,7 @@ impl<'a> Pass<'a> {
     /// Hands `tensor`, of any shape, to the next block of the stack. The next block's mixer can
     /// read it, for example attention scores of the block before. In a pass outside a stack of
     /// blocks the call has no effect.
-    pub fn carry(&self, tensor: &Tensor) {
+    pub(crate) fn carry(&self, tensor: &Tensor) {
         if let Some(carried) = self.carried {
             let mut slot = carried.0.lock().unwrap_or_else(PoisonError::into_inner);
             *slot = Some(tensor.clone());
@@ -247,7 +247,7 @@ impl<'a> Pass<'a> {
     /// Towers share weights, but no dropout masks. They have equal shares in losses beside the
     /// cross-entropy.
     #[must_use]
-    pub fn of_tower(&self, tower: usize, towers: usize) -> Self {
+    pub(crate) fn of_tower(&self, tower: usize, towers: usize) -> Self {
         Self {
             rng: self.rng.with_branch(tower as u16),
             loss_share: self.loss_share / towers as f64,

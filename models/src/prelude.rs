@@ -4,9 +4,12 @@
 //! with weights, and [`ops`]. Operations of one field, such as [`ops::attention`], have further
 //! names of their own.
 
+#[doc(no_inline)]
 pub use candle_core::{D, DType, Device, Tensor};
+#[doc(no_inline)]
 pub use candle_nn::Init;
 pub use lra_derive::Options;
+#[doc(no_inline)]
 pub use serde::{Deserialize, Serialize};
 
 pub use crate::{

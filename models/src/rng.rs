@@ -86,7 +86,7 @@ impl RngKey {
     /// Returns this key at optimizer step `step`. Numbers that are drawn anew every n steps use a
     /// step rounded to a multiple of n.
     #[must_use]
-    pub fn at_step(&self, step: u64) -> Self {
+    pub(crate) fn at_step(&self, step: u64) -> Self {
         Self { step, ..*self }
     }
 
@@ -121,7 +121,7 @@ impl RngKey {
 
     /// Returns this key for a batch in which each example is cut into `count` consecutive rows.
     #[must_use]
-    pub fn of_parts(&self, count: usize) -> Self {
+    pub(crate) fn of_parts(&self, count: usize) -> Self {
         Self {
             first_row: self.first_row * count as u64,
             ..*self

@@ -8,11 +8,11 @@ use crate::{Model, Variant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Path of the file, as the compiler was given it.
-    pub file: &'static str,
+    file: &'static str,
     /// Number of the line, from 1.
-    pub line: usize,
+    line: usize,
     /// Text of the line, without the blanks around it.
-    pub code: &'static str,
+    code: &'static str,
 }
 
 impl fmt::Display for Place {
@@ -61,7 +61,7 @@ impl Variant {
     /// tried in order. If the file has several mixers, lines of the variant's own mixer come first.
     /// `None` if no line has any of them.
     #[must_use]
-    pub fn place_of(&self, words: &[&str]) -> Option<Place> {
+    pub(crate) fn place_of(&self, words: &[&str]) -> Option<Place> {
         let own = self.lines_of_mixer();
         let found = |word: &str, of_mixer: bool| {
             let mut lines = self.code();
@@ -107,7 +107,7 @@ impl Variant {
     /// Returns the lines of the variant's source that multiply matrices by candle and not by
     /// [`crate::ops::matmul()`], as the function [`direct_products`] finds them.
     #[must_use]
-    pub fn direct_products(&self) -> Vec<Place> {
+    pub(crate) fn direct_products(&self) -> Vec<Place> {
         let file = self.declared.file();
         let lines = direct_products(self.source).into_iter();
         let lines = lines.map(|(line, code)| Place { file, line, code });

@@ -47,7 +47,7 @@ impl Supports {
     ///
     /// # Errors
     /// [`crate::Error::Option`] with the reason.
-    pub fn check(&self, block: &BlockOptions) -> Result<()> {
+    pub(crate) fn check(&self, block: &BlockOptions) -> Result<()> {
         let refuse = |asked: bool, supports: Result<(), &str>, key, value: String, usual: &str| {
             match supports {
                 Err(reason) if asked => {

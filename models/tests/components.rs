@@ -6,10 +6,8 @@
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     COMPONENTS, Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape,
-    Tokens,
-    components::{Choice, Component},
-    loss, mixers,
-    options::{ChannelKind, NormKind},
+    Tokens, loss, mixers,
+    options::{ChannelKind, Choice, Component, NormKind},
 };
 
 const KINDS: [&str; 4] = ["transformer", "performer", "local", "sinkhorn"];
@@ -149,7 +147,7 @@ fn every_parameter_gets_a_gradient() {
             loss.backward().unwrap()
         };
         let mut gradients = backward();
-        if options.block.residual.starts_at_zero() {
+        if options.block.residual == lra_models::options::Residual::Rezero {
             // Values of the second step.
             for (_, var) in parameters.all() {
                 let step = gradients.get(&var).unwrap().affine(0.1, 0.0).unwrap();

@@ -13,8 +13,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::Init;
 
-pub use self::both_ways::Ways;
-pub(crate) use self::both_ways::blocks_both_ways;
+pub(crate) use self::both_ways::{Ways, blocks_both_ways};
 use crate::{
     LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},

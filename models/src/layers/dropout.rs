@@ -51,7 +51,7 @@ impl Dropout {
     /// parts and a batch of `examples`. Each part needs a `Dropout` of its own. Nothing is dropped
     /// in evaluation or at rate 0.
     #[must_use]
-    pub fn of_weights(&self, examples: usize, pass: &Pass) -> WeightDropout {
+    pub(crate) fn of_weights(&self, examples: usize, pass: &Pass) -> WeightDropout {
         WeightDropout::new(self.rng(pass), examples)
     }
 

@@ -52,8 +52,8 @@ pub fn head_width(width: usize, row: usize) -> Result<usize> {
 }
 
 /// The four linear maps of multi-head attention, without biases, and the modifications of its
-/// scores. Weights are Xavier-uniform; those of queries are multiplied by
-/// [`ScoreMods::query_gain`].
+/// scores. Weights are Xavier-uniform; those of queries are multiplied by E^-½ for heads E wide if
+/// `block.bias` is `t5`, which does not divide scores by √E.
 pub struct Projections {
     query: Linear,
     key: Linear,
@@ -85,8 +85,8 @@ impl Projections {
         })
     }
 
-    /// Returns the projections of attention in which no query sees a later key. See
-    /// [`ScoreMods::causal`].
+    /// Returns the projections of attention in which no query sees a later key. T5's buckets are
+    /// then those of its decoder.
     #[must_use]
     pub fn causal(self) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Projections {
     /// Returns a copy whose weights get no gradient, and whose scores are not modified by biases,
     /// rotations, memory slots or a soft cap.
     #[must_use]
-    pub fn detached(&self) -> Self {
+    pub(crate) fn detached(&self) -> Self {
         Self {
             query: self.query.detached(),
             key: self.key.detached(),
@@ -146,7 +146,7 @@ impl Projections {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn unrotated(&self, x: &Tensor) -> Result<[Tensor; 3]> {
+    pub(crate) fn unrotated(&self, x: &Tensor) -> Result<[Tensor; 3]> {
         let [q, k, v] = [&self.query, &self.key, &self.value].map(|linear| linear.forward(x));
         Ok([q?, k?, v?])
     }
@@ -155,7 +155,7 @@ impl Projections {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn keys_and_values(&self, x: &Tensor) -> Result<[Tensor; 2]> {
+    pub(crate) fn keys_and_values(&self, x: &Tensor) -> Result<[Tensor; 2]> {
         Ok([self.key.forward(x)?, self.value.forward(x)?])
     }
 
@@ -165,7 +165,7 @@ impl Projections {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn packed(&self, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn packed(&self, x: &Tensor) -> Result<Tensor> {
         let packed = Linear::stacked(&[&self.query, &self.key, &self.value])?.forward(x)?;
         self.score_mods.rotate(&packed, packed.dim(2)? / 3 * 2)
     }
@@ -202,7 +202,7 @@ impl Projections {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn attend_to(
+    pub(crate) fn attend_to(
         &self,
         queries: &Tensor,
         x: &Tensor,
@@ -278,7 +278,7 @@ impl Projections {
     /// Counts the floating-point operations of the four maps for `queries` positions that attend to
     /// `length` others, a multiply-add being two.
     #[must_use]
-    pub fn flops_to(&self, queries: usize, length: usize) -> u64 {
+    pub(crate) fn flops_to(&self, queries: usize, length: usize) -> u64 {
         let outer = [&self.query, &self.output].map(|linear| linear.flops(queries));
         let inner = [&self.key, &self.value].map(|linear| linear.flops(length));
         outer.iter().chain(&inner).sum()

@@ -39,7 +39,7 @@ pub(crate) use heads::{by_head, head_width, unit_heads};
 pub use linear::Linear;
 pub(crate) use long_conv::{LongConv, channels_of_sets, convolve};
 pub(crate) use mab::Mab;
-pub use norm::LayerNorm;
+pub(crate) use norm::LayerNorm;
 pub(crate) use pooling::Pool;
 pub(crate) use recurrent::Recurrent;
 pub(crate) use score_mods::TransformerXl;

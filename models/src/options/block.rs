@@ -53,15 +53,6 @@ pub enum Residual {
     Layerscale,
 }
 
-impl Residual {
-    /// Returns whether the outputs of sublayers are multiplied by a number that is 0 at first. In
-    /// the first step that number alone has a gradient then.
-    #[must_use]
-    pub fn starts_at_zero(self) -> bool {
-        self == Self::Rezero
-    }
-}
-
 /// Kind of norm of a block's rows x of width D. In the formulas, μ and σ² are the mean and the
 /// variance of a row, and ε is `block.norm_epsilon`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]

@@ -159,7 +159,7 @@ impl Options {
 }
 
 /// Checks the ranges of a section.
-fn check<T: OptionSet>(section: &str, options: &T) -> Result<()> {
+pub(crate) fn check<T: OptionSet>(section: &str, options: &T) -> Result<()> {
     let usual = to_json(&T::default());
     read::<T>(section, &to_json(options), &usual, T::RANGES).map(drop)
 }

@@ -128,7 +128,7 @@ mod tests {
         updates.commit(&parameters).unwrap();
         assert_eq!(values(&buffer), [2.5, 3.5]);
         assert_eq!(values(&scoring), [2.5, 3.5], "both models see it");
-        assert_eq!((parameters.tensors(), parameters.all().len()), (0, 0));
+        assert_eq!((parameters.paths().len(), parameters.all().len()), (0, 0));
         assert_eq!(parameters.save().unwrap().len(), 1);
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
 /// Returns `rows` orthonormal vectors of `width` numbers, one after the other. `rows` is at most
 /// `width`. Normal numbers are made orthogonal row by row, so that no direction is preferred.
 #[must_use]
-pub fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
+pub(crate) fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
     let mut values = stream.normal(1, rows * width);
     for row in 0..rows {
         let (before, rest) = values.split_at_mut(row * width);
@@ -66,7 +66,7 @@ pub fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
 /// Returns the initialiser that is uniform from -`fan_in`^-½ to `fan_in`^-½, as that of PyTorch's
 /// linear layers and convolutions. `fan_in` is the number of inputs of an output.
 #[must_use]
-pub fn fan_in_uniform(fan_in: usize) -> Init {
+pub(crate) fn fan_in_uniform(fan_in: usize) -> Init {
     uniform_within((fan_in as f64).powf(-0.5))
 }
 

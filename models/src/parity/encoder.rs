@@ -21,7 +21,7 @@ impl Case {
                 &options.block,
                 self.model,
                 &options.model,
-                self.number("max_length", length)?,
+                self.max_length(length)?,
             )
         })?;
         self.compare_pass(&parameters, "", "out/hidden", |x, pass| {

@@ -49,7 +49,7 @@ use crate::{
     context::{Geometry, ModelContext},
     loss::AuxLosses,
     mixers,
-    options::{BlockOptions, overlay},
+    options::{self, BlockOptions, overlay},
     rng::FixedDraws,
 };
 
@@ -160,8 +160,8 @@ impl Case {
         }
         Ok(Self {
             largest_gradient,
-            atol: parsed(&metadata, "atol")?,
-            rtol: parsed(&metadata, "rtol")?,
+            atol: tolerance(&metadata, "atol")?,
+            rtol: tolerance(&metadata, "rtol")?,
             model,
             metadata,
             tensors,
@@ -233,6 +233,7 @@ impl Case {
             ..BlockOptions::default()
         };
         let block = self.block_options(&usual)?;
+        options::check("block", &block)?;
         let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
         let mut options = self.model.defaults();
         overlay(&mut options, &json(&self.metadata, "options")?);
@@ -244,7 +245,7 @@ impl Case {
                 &block,
                 self.model,
                 &options,
-                self.number("max_length", length)?,
+                self.max_length(length)?,
             )
         })?;
         let mixers = encoder.mixers();
@@ -349,11 +350,23 @@ impl Case {
     /// Reads `grid` (JSON, `[height, width]`) where the sequence is an image.
     fn geometry(&self) -> Result<Geometry> {
         let wrong = |error| Error::Case(format!("grid: {error}"));
-        let grid = match self.metadata.contains_key("grid") {
+        let grid: Option<[usize; 2]> = match self.metadata.contains_key("grid") {
             true => Some(Deserialize::deserialize(json(&self.metadata, "grid")?).map_err(wrong)?),
             false => None,
         };
+        let sides = grid.iter().flatten();
+        sides
+            .copied()
+            .try_for_each(|side| check_positions("grid", side))?;
         Ok(Geometry { grid, towers: 1 })
+    }
+
+    /// Returns the length that the model is built for: that of the case's input unless it names
+    /// one.
+    fn max_length(&self, length: usize) -> Result<usize> {
+        let max_length = self.number("max_length", length)?;
+        check_positions("max_length", max_length)?;
+        Ok(max_length)
     }
 
     fn flag(&self, key: &str) -> Result<bool> {
@@ -507,6 +520,29 @@ fn values(tensor: &Tensor) -> Result<Vec<f64>> {
 fn text<'a>(metadata: &'a HashMap<String, String>, key: &str) -> Result<&'a str> {
     let missing = || Error::Case(format!("the metadata lacks {key}"));
     metadata.get(key).map(String::as_str).ok_or_else(missing)
+}
+
+/// Most positions of a sequence or along a side of its grid.
+const MOST_POSITIONS: usize = 1 << 16;
+
+fn check_positions(key: &str, count: usize) -> Result<()> {
+    match (1..=MOST_POSITIONS).contains(&count) {
+        true => Ok(()),
+        false => Err(Error::Case(format!(
+            "{key} = {count} is out of range: 1 to {MOST_POSITIONS}"
+        ))),
+    }
+}
+
+/// Returns a tolerance. Under one that is no finite number everything would agree.
+fn tolerance(metadata: &HashMap<String, String>, key: &str) -> Result<f64> {
+    let tolerance: f64 = parsed(metadata, key)?;
+    match tolerance.is_finite() && tolerance >= 0.0 {
+        true => Ok(tolerance),
+        false => Err(Error::Case(format!(
+            "{key} = {tolerance} is not a number from 0 on"
+        ))),
+    }
 }
 
 fn parsed<T: std::str::FromStr>(metadata: &HashMap<String, String>, key: &str) -> Result<T> {

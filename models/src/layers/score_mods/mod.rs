@@ -125,7 +125,7 @@ impl ScoreMods {
     /// Returns the modifications of attention in which no query sees a later key. T5's buckets are
     /// then those of its decoder.
     #[must_use]
-    pub fn causal(self) -> Self {
+    pub(crate) fn causal(self) -> Self {
         let bias = match self.bias {
             Some(Bias::ByDistance(bias)) => Some(Bias::ByDistance(bias.causal())),
             other => other,
@@ -136,7 +136,7 @@ impl ScoreMods {
     /// Returns the factor of the initial weights of queries. It is E^-½ for heads E wide if the
     /// products of queries and keys are not divided by √E, as in T5, and 1 otherwise.
     #[must_use]
-    pub fn query_gain(block: &BlockOptions) -> f64 {
+    pub(crate) fn query_gain(block: &BlockOptions) -> f64 {
         match block.bias {
             PairBias::T5 => (block.head_dim() as f64).powf(-0.5),
             _ => 1.0,
@@ -146,7 +146,7 @@ impl ScoreMods {
     /// Returns whether there are no modifications except rotations, which are applied before
     /// attention.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bias.is_none() && self.memory.is_none() && self.soft_cap.is_none()
     }
 
@@ -164,7 +164,7 @@ impl ScoreMods {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn content_independent(
+    pub(crate) fn content_independent(
         &self,
         length: usize,
         options: &AttentionOptions,
@@ -184,7 +184,7 @@ impl ScoreMods {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn rotate(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
+    pub(crate) fn rotate(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
         match &self.rotary {
             Some(rotary) => rotary.forward(x, columns),
             None => Ok(x.clone()),
@@ -196,7 +196,7 @@ impl ScoreMods {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn append_memory(
+    pub(crate) fn append_memory(
         &self,
         k: &Tensor,
         v: &Tensor,
@@ -228,7 +228,7 @@ impl ScoreMods {
     ///
     /// # Errors
     /// Errors of `attend`.
-    pub fn attend_with(
+    pub(crate) fn attend_with(
         &self,
         attend: Attend<'_>,
         [q, k, v]: [&Tensor; 3],
@@ -301,7 +301,7 @@ impl ScoreMods {
 
     /// Returns the number of memory slots, keys that belong to no token.
     #[must_use]
-    pub fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.memory.as_ref().map_or(0, Memory::slots)
     }
 }

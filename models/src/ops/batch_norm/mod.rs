@@ -28,7 +28,7 @@ impl Moments {
     ///
     /// # Errors
     /// If shapes differ.
-    pub fn new(mean: &Tensor, variance: &Tensor) -> Result<Self> {
+    pub(crate) fn new(mean: &Tensor, variance: &Tensor) -> Result<Self> {
         Ok(Self(Tensor::stack(&[mean, variance], 0)?.detach()))
     }
 
@@ -53,7 +53,7 @@ impl Moments {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn mean(&self) -> Result<Tensor> {
+    pub(crate) fn mean(&self) -> Result<Tensor> {
         Ok(self.0.get(0)?)
     }
 
@@ -61,7 +61,7 @@ impl Moments {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn variance(&self) -> Result<Tensor> {
+    pub(crate) fn variance(&self) -> Result<Tensor> {
         Ok(self.0.get(1)?)
     }
 }

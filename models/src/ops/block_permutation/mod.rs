@@ -44,7 +44,7 @@ pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tens
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn permute_blocks_beside(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
+pub(crate) fn permute_blocks_beside(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::permute_blocks_packed(weights, x, block)?);
     }

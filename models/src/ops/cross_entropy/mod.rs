@@ -36,7 +36,7 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
 ///
 /// # Errors
 /// Errors of [`cross_entropy`].
-pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
+pub(crate) fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     if supports(logits) {
         return Ok(cpu::cross_entropies(logits, labels)?);
     }

@@ -27,7 +27,7 @@ pub fn l2_normalize(x: &Tensor, width: usize) -> Result<Tensor> {
 ///
 /// # Errors
 /// If the last dimension is not a multiple of `width`.
-pub fn l2_normalize_above(x: &Tensor, width: usize, epsilon: f64) -> Result<Tensor> {
+pub(crate) fn l2_normalize_above(x: &Tensor, width: usize, epsilon: f64) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::l2_normalize(x, width, epsilon as f32)?);
     }

@@ -50,7 +50,7 @@ pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn scan_packed(
+pub(crate) fn scan_packed(
     x: &Tensor,
     a: &Tensor,
     options: ScanOptions,

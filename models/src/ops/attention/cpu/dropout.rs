@@ -56,7 +56,7 @@ impl AttentionDropout {
     ///
     /// # Errors
     /// If the device refuses the tensor.
-    pub fn factors(
+    pub(crate) fn factors(
         &self,
         heads: usize,
         queries: usize,
