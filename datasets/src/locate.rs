@@ -7,12 +7,12 @@ mod survey;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use crate::archive::folder::{Found, found_below};
+use crate::archive::folder::{Found, files_below, found_below};
 use crate::archive::{ARCHIVES, Contents, Member, Raw, has_archive_name, kind_of, unpacked_name};
 use crate::command::data_flag;
 use crate::error::{Error, Result};
 use crate::files::relative_name;
-use crate::{Progress, Source, TaskInfo};
+use crate::{Progress, Source, Task, TaskInfo};
 
 pub(crate) use self::known::is_documentation;
 pub(crate) use self::survey::{Place, Role, Survey, folder_in_words, folder_of};
@@ -243,6 +243,36 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
         return Ok(form);
     }
     archive_in(&folder, &files, wanted, &contents, progress)
+}
+
+/// Returns whether a file is data by its role, as it is or once unpacked.
+pub(crate) fn is_data<'n>(name: &'n str, role: impl Fn(&'n str) -> Role<'n>) -> bool {
+    let names = [Some(name), unpacked_name(name)].into_iter().flatten();
+    names
+        .map(role)
+        .any(|role| matches!(role, Role::Data(_) | Role::Stray(_)))
+}
+
+/// Returns the files below a folder that the data of a task are made from, in the order of paths:
+/// those that it reads, else parquet files and archives that are not of another task.
+///
+/// # Errors
+/// A folder cannot be read, or the folders are too many or nested too deeply.
+pub(crate) fn sources_below(folder: &Path, task: &dyn Task) -> Result<Vec<PathBuf>> {
+    let own = task.info().name;
+    let mut forms: [Vec<PathBuf>; 2] = Default::default();
+    for path in files_below(folder, &mut |_| true)? {
+        let name = relative_name(folder, &path);
+        let form = match () {
+            () if task.reads(&name) => 0,
+            () if known::is_of_another(own, &name) => continue,
+            () if parquet::stem(&name).is_some() || has_archive_name(&name) => 1,
+            () => continue,
+        };
+        forms[form].push(path);
+    }
+    let found = forms.into_iter().find(|files| !files.is_empty());
+    Ok(found.unwrap_or_default())
 }
 
 /// Returns the archive in a folder: the one with the published name, else the only one, else the

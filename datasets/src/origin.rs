@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::folder::files_below;
 use crate::error::{Error, Result, io};
 use crate::files;
+use crate::locate::sources_below;
 use crate::verified_files::FileStat;
 use crate::{Digest, Task};
 
@@ -45,22 +45,18 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Returns the present state of the files at `raw`; `None` where it cannot be read.
-    pub(crate) fn of(raw: &Path) -> Option<Origin> {
-        let path = raw.canonicalize().ok()?;
-        let files = match path.is_dir() {
-            true => files_below(&path, &mut |_| true).ok()?,
-            false => vec![path.clone()],
-        };
-        Origin::of_files(path, files)
-    }
-
     /// Returns the present state of the files that data of `task` are made from: its own ones, or
-    /// those at `raw`.
+    /// those at `raw`. `None` if there are none, or they cannot be read.
     pub(crate) fn of_task(task: &dyn Task, raw: &Path) -> Option<Origin> {
-        match task.own_files() {
-            [] => Origin::of(raw),
-            files => Origin::of_files(raw.canonicalize().ok()?, files.to_vec()),
+        let path = raw.canonicalize().ok()?;
+        let files = match task.own_files() {
+            [] if path.is_dir() => sources_below(&path, task).ok()?,
+            [] => vec![path.clone()],
+            own => own.to_vec(),
+        };
+        match files.is_empty() {
+            true => None,
+            false => Origin::of_files(path, files),
         }
     }
 
@@ -182,9 +178,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let at = |name: &str| place.path().join(name);
         std::fs::write(at("train"), "text").unwrap();
-        let made = Origin::of(place.path()).unwrap().with_content();
+        let state = |name: &str| {
+            let path = place.path().to_owned();
+            Origin::of_files(path, vec![at(name)]).unwrap()
+        };
+        let made = state("train").with_content();
         std::fs::rename(at("train"), at("other")).unwrap();
-        let now = Origin::of(place.path()).unwrap();
+        let now = state("other");
         assert_eq!(made.is_same_as(&now), Some(false));
     }
 }

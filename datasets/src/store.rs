@@ -130,6 +130,10 @@ impl Store {
         };
         if let Some(raw) = raw {
             self.expect_same(task, key, raw, &folder, progress)?;
+            if key.source == Source::Official {
+                // The note only saves words; a read-only store is no error.
+                let _ = self.note(task, raw);
+            }
         }
         entry::open(task, &folder, &remedy(task, key))
     }
@@ -230,7 +234,12 @@ impl Store {
         for item in items {
             let folder = item.map_err(io("read", &store))?.path();
             if folder.is_dir() && !is_foreign(&folder) {
-                let manifest = entry::read_manifest(&folder, entry::REMOVE);
+                let manifest = entry::read_manifest(&folder, entry::REMOVE).and_then(|manifest| {
+                    for split in SplitName::ALL {
+                        entry::file_of(&folder, &manifest, split, entry::REMOVE)?;
+                    }
+                    Ok(manifest)
+                });
                 let size = |split: SplitName| {
                     fs::metadata(folder.join(split.file_name())).map_or(0, |file| file.len())
                 };

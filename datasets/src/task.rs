@@ -87,6 +87,13 @@ pub trait Task: Sync {
         &[]
     }
 
+    /// Returns whether a file of this name may be read as data of the official source. The name is
+    /// relative to the searched folder, with forward slashes. Other files, such as notes, may come
+    /// and go without a change of the data.
+    fn reads(&self, _name: &str) -> bool {
+        true
+    }
+
     /// Returns the published files that its official source reads, as far as they have an address.
     fn remote(&self) -> &'static [Remote] {
         &[]

@@ -398,6 +398,13 @@ fn what_has_no_labels_at_positions_says_so() {
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Option { .. }), "{error}");
     assert!(error.to_string().contains("one label each"), "{error}");
+    // One dash would have both discs at one place.
+    let single = [("min_dashes", json!(1)), ("max_dashes", json!(9))];
+    assert!(
+        PATHFINDER
+            .shape(&key(&PATHFINDER, &single).options)
+            .is_err()
+    );
     for (name, value) in [("min_dashes", 15), ("max_dashes", 5), ("min_dashes", 3)] {
         let key = key(&PATHFINDER, &[(name, json!(value))]);
         assert!(PATHFINDER.shape(&key.options).is_err(), "{name} = {value}");

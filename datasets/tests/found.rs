@@ -44,6 +44,48 @@ fn with_litter(files: &Files) -> Files {
     littered
 }
 
+/// Notes, runs, the store and the files of other tasks may lie among the files that data are made
+/// from, and come and go.
+#[test]
+fn files_that_are_no_data_are_no_change() {
+    for (task, files) in published() {
+        let name = task.info().name;
+        let root = tempfile::tempdir().unwrap();
+        let folder = raw::folder(&root.path().join("project"), &files);
+        let store = Store::new(&folder.join("ready"));
+        let key = key(task);
+        let changed = || {
+            let now = store.raw_files(task);
+            store.other_raw_files(task, &key, now.as_ref()).is_some()
+        };
+        store.open_or_build(task, &key, Some(&folder), &()).unwrap();
+        assert!(!changed(), "{name}: the store lies there");
+        for other in [
+            "README.md",
+            "notes.txt",
+            "runs/a/log.txt",
+            "runs/a/record.json",
+        ] {
+            let path = folder.join(other);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "text").unwrap();
+            assert!(!changed(), "{name}: {other}");
+        }
+        // The sets of Pathfinder and Path-X are parts of one release.
+        let release = |name: &str| name.replace("pathx", "pathfinder");
+        for (other, files) in published() {
+            if release(other.info().name) != release(name) {
+                raw::folder(&folder.join(other.info().name), &files);
+                assert!(!changed(), "{name}: files of {}", other.info().name);
+            }
+        }
+        let own = folder.join(&files[0].0);
+        let content = [fs::read(&own).unwrap(), b"\n".to_vec()].concat();
+        fs::write(own, content).unwrap();
+        assert!(changed(), "{name}: a file of its own");
+    }
+}
+
 #[test]
 fn every_layout_and_container_is_found_by_every_task() {
     let layouts = [

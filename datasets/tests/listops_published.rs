@@ -96,6 +96,28 @@ fn data_of_other_raw_files_than_those_that_are_raw_now_are_told() {
     assert_eq!(told(), [None, None]);
 }
 
+/// Files that were moved are noted at their new place although the data are there already.
+#[test]
+fn the_place_of_moved_files_is_noted() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(&root.path().join("data"));
+    // White space at the end of a name is a part of it.
+    let [one, other] = ["one", "other "].map(|name| root.path().join(name));
+    write_raw(&one, GOOD);
+    store
+        .open_or_build(&ListOps, &official(), Some(&one), &())
+        .unwrap();
+    fs::rename(&one, &other).unwrap();
+    assert_eq!(store.found(&ListOps), None);
+    store
+        .open_or_build(&ListOps, &official(), Some(&other), &())
+        .unwrap();
+    assert_eq!(store.found(&ListOps), Some(other.canonicalize().unwrap()));
+    let mut shorter = official();
+    shorter.options["max_length"] = json!(1500);
+    store.open_or_build(&ListOps, &shorter, None, &()).unwrap();
+}
+
 #[test]
 fn accepted_forms() {
     let train = "Source\tTarget\r\n( ( ( [MAX 2 ) 3 ) ] )\t3\r\n[SM 9 9 X\t8\r\n\"( ( [MIN 4 ) X )\"\t4\r\n";

@@ -153,6 +153,37 @@ fn without_val_a_tenth_of_train_is_held_out_by_content_and_seed() {
     assert_eq!(other.manifest.splits.test, data.manifest.splits.test);
 }
 
+/// A class whose examples are all held out could not be learned.
+#[test]
+fn no_class_is_held_out_whole() {
+    let rare = json!({"text": "once", "label": "rare"});
+    let train = format!("{}{rare}\n", lines(0, 30));
+    let place = folder(&[("train.jsonl", &train), ("test.jsonl", &lines(100, 4))]);
+    let task = open(place.path());
+    let store = tempfile::tempdir().unwrap();
+    let (mut refused, mut one_class) = (0, 0);
+    for seed in 0..60 {
+        let mut key = Key::default_of(task);
+        key.options["seed"] = json!(seed);
+        match Store::new(store.path()).open_or_build(task, &key, None, &()) {
+            Err(error) => {
+                let told = error.to_string();
+                let words = format!("data.seed = {seed} has every example with the label rare (1)");
+                assert!(told.contains(&words), "{told}");
+                refused += 1;
+            }
+            Ok(data) => {
+                let labels = (0..data.train.len()).map(|row| data.train.label(row));
+                let labels: std::collections::HashSet<u8> = labels.collect();
+                assert_eq!(labels.len(), 3);
+                let notes = data.manifest.notes.join("\n");
+                one_class += usize::from(notes.contains("its accuracy tells nothing"));
+            }
+        }
+    }
+    assert!(refused > 0 && one_class > 0, "{refused} {one_class}");
+}
+
 /// The range of the levels is not read off the examples that are scored.
 #[test]
 fn levels_are_those_of_train_alone() {

@@ -25,6 +25,35 @@ const BETWEEN_RENAMES: Duration = Duration::from_millis(10);
 /// Remedy for an entry without a readable manifest.
 pub(crate) const REMOVE: &str = "remove its folder; the data is made again when it is needed";
 
+/// Returns the state of a split's file.
+///
+/// # Errors
+/// [`Error::Corrupt`] with the `remedy` if it is gone, or not as long as the manifest says; or the
+/// system refuses to look at it.
+pub(super) fn file_of(
+    folder: &Path,
+    manifest: &Manifest,
+    split: SplitName,
+    remedy: &str,
+) -> Result<FileStat> {
+    let file = folder.join(split.file_name());
+    let said = manifest.splits.get(split).bytes;
+    let problem = match FileStat::of(&file) {
+        Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
+            "the file is gone".to_owned()
+        }
+        Ok(stat) if stat.bytes != said => {
+            format!("{} long instead of {said}", counted(stat.bytes, "byte"))
+        }
+        other => return other,
+    };
+    Err(Error::Corrupt {
+        file,
+        problem,
+        remedy: remedy.to_owned(),
+    })
+}
+
 /// Opens a folder as an entry of `task`, checking sizes, headers, offsets and labels against the
 /// manifest, and the SHA-256 of files whose size or time changed since they were last hashed.
 /// Errors advise `remedy`. An entry that another process replaces meanwhile is opened again.
@@ -89,22 +118,7 @@ pub(crate) fn open_files(task: &dyn Task, folder: &Path, remedy: &str) -> Result
     let open_split = |split_name: SplitName| -> Result<Split> {
         let path = folder.join(split_name.file_name());
         let said = manifest.splits.get(split_name);
-        let stat = match FileStat::of(&path) {
-            Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
-                return Err(corrupt(path, "the file is gone".to_owned()));
-            }
-            other => other?,
-        };
-        if stat.bytes != said.bytes {
-            return Err(corrupt(
-                path,
-                format!(
-                    "{} long instead of {}",
-                    counted(stat.bytes, "byte"),
-                    said.bytes
-                ),
-            ));
-        }
+        let stat = file_of(folder, &manifest, split_name, remedy)?;
         if stat != *verified.get(split_name) {
             all_verified = false;
             if Digest::of_file(&path, |_| ())? != said.sha256 {

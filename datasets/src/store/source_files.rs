@@ -39,7 +39,8 @@ impl Store {
             return Some(folder);
         }
         if let Ok(noted) = files::read(&self.note_of(task)) {
-            let noted = PathBuf::from(String::from_utf8_lossy(&noted).trim_end());
+            let noted = String::from_utf8_lossy(&noted);
+            let noted = PathBuf::from(noted.strip_suffix('\n').unwrap_or(&noted));
             if noted.exists() {
                 return Some(noted);
             }

@@ -1,9 +1,10 @@
-//! Conversion from three channels to one, as in the 2021 code's image library.
+//! Conversion from three channels to one, by the weights and the rounding of the 2021 code's image
+//! library (TensorFlow).
 
 use super::{PIXELS, SIDE};
 
-/// Returns the grey value of a pixel. Of the 16.7 million colours, 71 come out one lower or higher
-/// when the channels are multiplied by 1/255 instead of divided by 255.
+/// Returns the grey value of a pixel. The channels are divided by 255; that library multiplies them
+/// by 1/255, by which 71 of the 16.7 million colours come out one lower or higher.
 pub(super) fn grey(red: u8, green: u8, blue: u8) -> u8 {
     let share = |channel: u8| f32::from(channel) / 255.0;
     let light = 0.2989 * share(red) + 0.5870 * share(green) + 0.1140 * share(blue);

@@ -160,6 +160,10 @@ impl Task for Image {
         }
     }
 
+    fn reads(&self, name: &str) -> bool {
+        published::reads(name)
+    }
+
     fn remote(&self) -> &'static [Remote] {
         &REMOTE
     }

@@ -10,7 +10,7 @@ use crate::archive::Raw;
 use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
-use crate::locate::{Form, Place, Role, Survey, Wanted, folder_of, locate};
+use crate::locate::{Form, Place, Role, Survey, Wanted, folder_of, is_data, locate};
 use crate::source_checks::without_examples;
 use crate::words::counted;
 use crate::{Known, Request, SplitName, SplitWriter};
@@ -213,6 +213,11 @@ fn check_size(
     writer.mark_partial();
     writer.note(counts);
     Ok(())
+}
+
+/// Returns whether a file is data by its name.
+pub(super) fn reads(name: &str) -> bool {
+    is_data(name, role)
 }
 
 /// Returns the role of a file by its name.

@@ -8,6 +8,11 @@
 //! tokens can be written immediately), a tree is dropped as soon as it must become too long, and
 //! numbers come from ChaCha8.
 //!
+//! Repeated trees are dropped in the order of drawing, and train is filled first. If trees repeat,
+//! which those of published length hardly do, the frequent short ones lie in train, so train has
+//! shorter expressions than val and test. The published generator deals its different trees in no
+//! particular order.
+//!
 //! Attempts are numbered. Chunk c is attempts c·CHUNK to (c+1)·CHUNK - 1 and draws from stream c,
 //! so chunks can be made by any number of threads. They are merged by number, so the rows depend
 //! only on the options.

@@ -20,7 +20,7 @@ use crate::command::data_flag;
 use crate::duplicates::{Duplicates, FEW, LEAST_DISTINCT, row_hash};
 use crate::error::{Error, Result};
 use crate::lines::{Line, Lines, whole_number};
-use crate::locate::{Form, Place, Role, Wanted, folder_in_words, locate, stand_in};
+use crate::locate::{Form, Place, Role, Wanted, folder_in_words, is_data, locate, stand_in};
 use crate::source_checks::UNPROVED;
 use crate::words::{counted, listed};
 use crate::{PerSplit, Progress, SplitName, SplitWriter, remote, words};
@@ -161,6 +161,11 @@ pub(super) fn read(
     writer.note(UNPROVED);
     writer.note(duplicates.text());
     Ok(())
+}
+
+/// Returns whether a file is data by its name.
+pub(super) fn reads(name: &str) -> bool {
+    is_data(name, role)
 }
 
 /// Returns the role of a file by its name.

@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::options::{parse, within};
 use crate::origin::Origin;
 use crate::words::counted;
-use crate::{Request, Shape, Source, SplitName, SplitWriter, Task, TaskInfo};
+use crate::{Progress, Request, Shape, Source, SplitName, SplitWriter, Task, TaskInfo};
 
 /// Beginning of the names of folders.
 pub const PREFIX: &str = "mine:";
@@ -233,10 +233,13 @@ impl Mine {
 
     /// Returns the largest hash of the examples of train that are held out for validation: a tenth
     /// of the different ones, at least one.
-    fn threshold(&self, seed: u64, longest: usize) -> Result<RowHash> {
+    fn threshold(&self, seed: u64, longest: usize, progress: &dyn Progress) -> Result<RowHash> {
         let path = &self.files.train;
         let mut hashes = Vec::new();
         self.rows(path, longest, &mut |towers, _, _| {
+            if hashes.len() % ROWS_PER_CHECK == 0 {
+                progress.check()?;
+            }
             hashes.push(keyed(seed, towers));
             Ok(())
         })?;
@@ -251,6 +254,25 @@ impl Mine {
                 ),
             }),
             different => Ok(hashes[(different / 10).max(1) - 1]),
+        }
+    }
+
+    /// Refuses a held-out part that leaves a class without any example in train.
+    fn check_held_out(&self, held_out: &[u64], train: &[u64], seed: u64) -> Result<()> {
+        let counts = held_out.iter().zip(train);
+        let lost = counts
+            .enumerate()
+            .find(|(_, counts)| matches!(counts, (1.., 0)));
+        match lost {
+            None => Ok(()),
+            Some((label, (count, _))) => Err(Error::File {
+                file: self.files.train.clone(),
+                problem: format!(
+                    "there is no val, and the part that is held out for it by data.seed = {seed} has every example with the label {} ({count}): \
+                     add examples of it, add a file val, or choose another part by --set data.seed=N",
+                    self.survey.word(label)
+                ),
+            }),
         }
     }
 
@@ -291,6 +313,15 @@ impl Mine {
         }
     }
 }
+
+/// Returns the class that all counted examples have; `None` if there are several, or no example.
+fn only_class(counts: &[u64]) -> Option<usize> {
+    let mut present = (0..counts.len()).filter(|label| counts[*label] > 0);
+    present.next().filter(|_| present.next().is_none())
+}
+
+/// Number of rows after which a request to stop is looked for.
+const ROWS_PER_CHECK: usize = 1024;
 
 /// Number of classes that a note names.
 const SHOWN: usize = 20;
@@ -336,9 +367,12 @@ impl Task for Mine {
         self.note_properties(longest, writer);
         let threshold = match self.files.val {
             Some(_) => None,
-            None => Some(self.threshold(seed, longest)?),
+            None => Some(self.threshold(seed, longest, request.progress)?),
         };
-        let (mut held_out, mut train, mut cut) = (0_u64, 0_u64, 0_u64);
+        // Examples of each class.
+        let mut held_out = vec![0_u64; self.survey.classes];
+        let mut train = held_out.clone();
+        let mut cut = 0_u64;
         let mut duplicates = Duplicates::default();
         for split in SplitName::ALL {
             let Some(path) = self.files.of(split) else {
@@ -350,8 +384,11 @@ impl Task for Mine {
                     Some(last) if holds(last) => SplitName::Val,
                     _ => split,
                 };
-                held_out += u64::from(split == SplitName::Val);
-                train += u64::from(split == SplitName::Train);
+                match split {
+                    SplitName::Train => train[usize::from(label)] += 1,
+                    SplitName::Val => held_out[usize::from(label)] += 1,
+                    SplitName::Test => {}
+                }
                 cut += u64::from(is_cut);
                 duplicates.add(split, row_hash(towers.iter().copied()));
                 request.progress.advance(1);
@@ -360,9 +397,17 @@ impl Task for Mine {
         }
         request.progress.finish();
         if threshold.is_some() {
+            self.check_held_out(&held_out, &train, seed)?;
+            let [held_out, train] = [&held_out, &train].map(|counts| counts.iter().sum::<u64>());
             writer.note(format!(
                 "there is no val: {held_out} of {} of train, a tenth, are held out for validation, by the hash of their content and data.seed = {seed}",
                 counted(held_out + train, "example")
+            ));
+        }
+        if let Some(label) = only_class(&held_out) {
+            writer.note(format!(
+                "every example of validation has the label {}: its accuracy tells nothing",
+                self.survey.word(label)
             ));
         }
         if cut > 0 {

@@ -95,6 +95,12 @@ impl Survey {
         }
     }
 
+    /// Returns the name of a class, or its number where labels are numbers.
+    pub(super) fn word(&self, class: usize) -> String {
+        let word = self.words.get(class);
+        word.map_or_else(|| class.to_string(), |word| disk::escape(word))
+    }
+
     /// Returns the middle of a level of measured numbers.
     pub(super) fn number(&self, level: u8) -> f64 {
         let [least, largest] = self.range;

@@ -132,8 +132,9 @@ fn read_dashes(info: &TaskInfo, [least, most]: [u32; 2]) -> Result<Option<[usize
     if [least, most] == [0, 0] {
         return Ok(None);
     }
-    let allowed = format!("1 to {MOST_DASHES}, or 0 with max_dashes = 0");
-    if !(1..=MOST_DASHES).contains(&least) {
+    // With a single dash, its two ends, which the discs mark, are one place.
+    let allowed = format!("2 to {MOST_DASHES}, or 0 with max_dashes = 0");
+    if !(2..=MOST_DASHES).contains(&least) {
         return Err(refused(info, "min_dashes", least, allowed));
     }
     if !(least..=MOST_DASHES).contains(&most) {

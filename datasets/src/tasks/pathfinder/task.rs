@@ -90,6 +90,10 @@ impl Task for Contours {
         }
     }
 
+    fn reads(&self, name: &str) -> bool {
+        release::reads(name)
+    }
+
     fn remote(&self) -> &'static [Remote] {
         &remote::RELEASE
     }

@@ -129,6 +129,10 @@ impl Task for Retrieval {
         }
     }
 
+    fn reads(&self, name: &str) -> bool {
+        published::reads(name)
+    }
+
     fn remote(&self) -> &'static [Remote] {
         &remote::RELEASE
     }

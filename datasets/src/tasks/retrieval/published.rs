@@ -8,7 +8,7 @@ use super::{INFO, Options};
 use crate::archive::Raw;
 use crate::duplicates::{Duplicates, LEAST_DISTINCT};
 use crate::error::{Error, Result};
-use crate::locate::{Form, Place, Role, Wanted, locate};
+use crate::locate::{Form, Place, Role, Wanted, is_data, locate};
 use crate::source_checks::UNPROVED;
 use crate::words::{counted, listed};
 use crate::{Known, PerSplit, Protocol, Request, SplitName, SplitWriter, remote};
@@ -122,6 +122,11 @@ pub(super) fn build(
             Err(survey.with_others(incomplete(raw.path(), problem)))
         }
     }
+}
+
+/// Returns whether a file is data by its name.
+pub(super) fn reads(name: &str) -> bool {
+    is_data(name, role)
 }
 
 /// Returns the role of a file by its name.

@@ -111,6 +111,10 @@ impl Task for Text {
         }
     }
 
+    fn reads(&self, name: &str) -> bool {
+        published::reads(name)
+    }
+
     fn remote(&self) -> &'static [Remote] {
         &REMOTE
     }

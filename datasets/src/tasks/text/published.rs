@@ -8,7 +8,7 @@ use super::reviews::{self, Hash, Review, Reviews};
 use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, LEAST_DISTINCT, row_hash};
 use crate::error::{Error, Result};
-use crate::locate::{Form, Wanted, locate};
+use crate::locate::{Form, Wanted, is_data, locate};
 use crate::source_checks::without_examples;
 use crate::words::counted;
 use crate::{Known, Protocol, Request, SplitName, SplitWriter};
@@ -61,6 +61,11 @@ pub(super) fn known() -> Vec<Known> {
     KNOWN
         .map(|(name, value)| Known::whole(name, value))
         .to_vec()
+}
+
+/// Returns whether a file is data by its name.
+pub(super) fn reads(name: &str) -> bool {
+    is_data(name, reviews::role)
 }
 
 /// Reads the reviews at `request.raw`, in any of their forms, and writes them truncated to

@@ -30,6 +30,12 @@ const EMPTY: (Size, Difficulty, &str) = (Size::S32, Difficulty::Easy, "imgs/0/sa
 /// Number of images decoded together.
 const BATCH: usize = 1024;
 
+/// Returns whether a file is a list or an image by its name.
+pub(super) fn reads(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.ends_with(".npy") || name.ends_with(".png")
+}
+
 /// Reads one published set into `writer`.
 pub(super) fn read(
     info: &'static TaskInfo,
@@ -127,7 +133,7 @@ pub(super) fn read(
         Protocol::Clean => "split 80/10/10 by hash of the file name",
         Protocol::Tay2021 => {
             "split 80/10/10 by position in file order; the 2021 split went by the record order of a converted copy, \
-             which the files do not tell"
+             which is not reconstructed"
         }
     });
     Ok(())
