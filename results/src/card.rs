@@ -1,12 +1,12 @@
 //! Score cards of the small protocol: the scores of a model on each task, and its rank in the
 //! table.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
 use crate::Format;
-use crate::agreement::{Measure, Standing, changes};
+use crate::agreement::{Measure, Standing, changes, mixed_cells};
 use crate::format::counted;
 use crate::record::{Baseline, Outcome, Record, Scores};
 use crate::stats::{Sample, binomial_error};
@@ -21,6 +21,9 @@ pub use crate::agreement::RECIPE;
 /// with the same changes as its runs on the same data. Learning rates, and settings that affect no
 /// score, are no changes. So short runs in search of a rate, runs in another block, and runs that
 /// were resumed after changes are left out.
+///
+/// If some of these runs have the number format and the device of `own`, only they count; if none
+/// has, those with the format and device of the most runs.
 #[must_use]
 pub fn rivals<'a>(table: &'a [Record], own: &[&Record]) -> Vec<&'a Record> {
     let is_rival = |it: &&Record| {
@@ -28,7 +31,41 @@ pub fn rivals<'a>(table: &'a [Record], own: &[&Record]) -> Vec<&'a Record> {
             |mine: &&Record| mine.task.title() == it.task.title() && changes(mine) == changes(it);
         it.recipe.name == RECIPE && it.changed_on_the_way().is_none() && own.iter().any(alike)
     };
-    table.iter().filter(is_rival).collect()
+    let rivals: Vec<&Record> = table.iter().filter(is_rival).collect();
+    let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
+    for rival in &rivals {
+        *kinds.entry(arithmetic(rival)).or_default() += 1;
+    }
+    let mut own_kinds = own.iter().map(|it| arithmetic(it));
+    let own_kind = own_kinds.find(|kind| kinds.contains_key(kind));
+    let most = kinds.iter().max_by_key(|(_, count)| **count);
+    let Some(kind) = own_kind.or(most.map(|(kind, _)| *kind)) else {
+        return rivals;
+    };
+    let of_kind = rivals.iter().copied();
+    of_kind.filter(|rival| arithmetic(rival) == kind).collect()
+}
+
+/// Returns the number format and the device of a run.
+fn arithmetic(record: &Record) -> (&str, &str) {
+    (&record.provenance.precision, &record.provenance.device)
+}
+
+/// Returns the place of a model with the runs `own` among its [`rivals`] in a table.
+///
+/// A model of the table whose runs on one task are not seeds of one cell is left out, with a
+/// remark.
+#[must_use]
+pub fn standing(model: &str, own: &[&Record], table: &[Record]) -> Option<Standing> {
+    let mut rivals = rivals(table, own);
+    rivals.retain(|rival| rival.model.name != model);
+    let mixed = mixed_cells(&rivals);
+    rivals.retain(|rival| mixed.iter().all(|(model, _)| *model != rival.model.name));
+    let mut standing = Standing::of(model, own, &rivals)?;
+    let mixed = mixed.into_iter();
+    let remarks = mixed.map(|(_, reason)| format!("Not among the ranked models: {reason}."));
+    standing.remarks.extend(remarks);
+    Some(standing)
 }
 
 /// Setting that gives every model the block of X-formers.
@@ -250,6 +287,7 @@ impl Card<'_> {
         if let Some(standing) = &self.standing {
             let ranked = |task: &&OnTask| standing.tasks.iter().any(|it| it.title == task.title);
             let tasks = self.tasks();
+            notes.extend(standing.remarks.iter().cloned());
             let others = tasks.iter().filter(|task| !ranked(task));
             notes.extend(others.map(|task| {
                 format!(
@@ -361,7 +399,7 @@ fn with_endings(mut cell: Cell, runs: &[&Record]) -> Cell {
 
 /// Returns the best of a task's trivial baselines, with its accuracy in percent.
 fn best_trivial(records: &[&Record]) -> Cell {
-    let baselines = records.iter().flat_map(|record| &record.baselines);
+    let baselines = Baseline::of_data(records.iter().copied());
     Baseline::best(baselines).map_or_else(Cell::default, |best| Cell {
         text: format!("{:.1} ({})", 100.0 * best.accuracy, best.name),
         fields: vec![

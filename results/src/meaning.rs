@@ -30,9 +30,7 @@ impl Meaning {
     #[must_use]
     pub fn of(record: &Record, table: &[Record]) -> Option<Meaning> {
         let score = record.test_accuracy().filter(|score| score.is_finite())?;
-        let baselines = record.baselines.iter();
-        let known = baselines.filter(|baseline| baseline.accuracy.is_finite());
-        let best = Baseline::best(known)?;
+        let best = Baseline::best(&record.baselines)?;
         let distance = score - best.accuracy;
         let rows = record.task.rows.test;
         let error = binomial_error(best.accuracy, rows).hypot(binomial_error(score, rows));

@@ -18,7 +18,12 @@ impl Sample {
         if count == 0 {
             return None;
         }
-        let mean = values.iter().sum::<f64>() / count as f64;
+        // The mean of equal values may round to another one, and their deviation to no zero.
+        let equal = values.iter().all(|value| *value == values[0]);
+        let mean = match equal {
+            true => values[0],
+            false => values.iter().sum::<f64>() / count as f64,
+        };
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let deviation = (count > 1).then(|| (squares / (count - 1) as f64).sqrt());
         Some(Sample {
@@ -218,6 +223,18 @@ mod tests {
             (value - expected).abs() <= tolerance,
             "{value} is not {expected}"
         );
+    }
+
+    /// Their sum rounds, so their mean and their deviation would.
+    #[test]
+    fn equal_values_have_no_deviation() {
+        for value in [0.366, 0.368, 0.37, 0.1] {
+            let sample = Sample::of(&[value; 3]).unwrap();
+            assert_eq!((sample.mean, sample.deviation), (value, Some(0.0)));
+            assert_eq!(Uncertainty::of(&sample, 0), None);
+            assert_eq!(sample.interval(0.95), None);
+        }
+        assert!(Sample::of(&[f64::NAN; 2]).unwrap().mean.is_nan());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::markup::shown;
 use crate::record::{Record, SCHEMA};
@@ -83,12 +84,32 @@ pub fn read(path: &Path) -> Result<Record> {
     };
     schema.check(SCHEMA, path)?;
     let record = read.map(Record::settled).map_err(not_a_record(path))?;
-    match record.check() {
+    let present: Present = serde_json::from_slice(text).map_err(not_a_record(path))?;
+    match record.check().and_then(|()| present.check()) {
         Ok(()) => Ok(record),
         Err(reason) => Err(Error::NotARecord {
             path: path.to_owned(),
             reason,
         }),
+    }
+}
+
+/// The fields of a record whose value does not tell whether they are there.
+#[derive(Deserialize)]
+pub(crate) struct Present {
+    seed: Option<IgnoredAny>,
+}
+
+impl Present {
+    /// Checks that all are there: without seeds, one run supersedes the others.
+    ///
+    /// # Errors
+    /// One is not, in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.seed {
+            Some(_) => Ok(()),
+            None => Err("seed is missing".to_owned()),
+        }
     }
 }
 
@@ -213,7 +234,7 @@ fn gather(entries: fs::ReadDir, depth: usize, gathered: &mut Gathered) {
         // The listing includes the type of an entry; only a link has to be followed.
         let folder = match entry.file_type() {
             Ok(kind) if !kind.is_symlink() => kind.is_dir(),
-            _ => path.is_dir(),
+            _ => path.is_dir() && !leads_up(&path),
         };
         if hidden || depth == 0 || !folder {
             continue;
@@ -237,6 +258,15 @@ fn gather(entries: fs::ReadDir, depth: usize, gathered: &mut Gathered) {
                 gathered.skipped.push((path, reason));
             }
         }
+    }
+}
+
+/// Returns whether a link leads to a folder around it, whose runs are found without it.
+fn leads_up(link: &Path) -> bool {
+    let here = link.parent().map(Path::canonicalize);
+    match (here, link.canonicalize()) {
+        (Some(Ok(here)), Ok(target)) => here.starts_with(target),
+        _ => false,
     }
 }
 

@@ -106,6 +106,25 @@ fn records_without_bits_are_ranked_by_accuracy() {
     assert_eq!(Agreement::of(&[], None, None).rows.len(), 1);
 }
 
+/// The date and the builds are those of the runs that were compared, and a model that is no anchor
+/// does not decide how anchors are ranked.
+#[test]
+fn an_agreement_speaks_of_the_compared_runs_alone() {
+    let mut records = records();
+    let mut bag = cell("bag", "listops", 0, 0.1);
+    bag.scores.as_mut().unwrap().bits_gained = None;
+    bag.provenance.created = "2030-01-01T00:00:00Z".to_owned();
+    bag.provenance.versions.sources = "other".to_owned();
+    records.push(bag);
+    let agreement = Agreement::of(&all(&records), None, None);
+    assert_eq!(agreement.measure, Measure::Bits);
+    assert_eq!(agreement.latest, "2026-11-21T10:00:00Z");
+    assert_eq!(agreement.remarks, Vec::<String>::new());
+    records[0].provenance.versions.sources = "other".to_owned();
+    let agreement = Agreement::of(&all(&records), None, None);
+    assert!(agreement.remarks[0].contains("builds"), "{agreement:?}");
+}
+
 #[test]
 fn one_recipe_and_one_set_of_changes_are_compared() {
     let mut records = vec![
@@ -495,6 +514,58 @@ fn a_card_says_how_far_its_figures_can_be_trusted() {
         "{text}"
     );
     assert!(json.contains("\"fail\":true"), "{json}");
+}
+
+/// A place says by what it ranks, and rivals are runs of one kind.
+#[test]
+fn a_place_is_among_runs_of_one_kind() {
+    let on_gpu = |mut record: Record, bits: f64| {
+        record.provenance.device = "cuda:0".to_owned();
+        record.provenance.created = "2030-01-01T00:00:00Z".to_owned();
+        record.scores.as_mut().unwrap().bits_gained = Some(bits);
+        record
+    };
+    let of = |model| cell(model, "listops", 0, 0.5);
+    let own = cell("mine", "listops", 0, 0.4);
+    let mut table = vec![of("a"), of("b"), of("c")];
+    // Their later runs on a GPU do not count beside one on a CPU, and those on a CPU not beside one
+    // on a GPU.
+    table.extend(["a", "b"].map(|model| on_gpu(of(model), 0.1)));
+    let place = |own: &Record, table: &[Record]| {
+        let found = card::standing("mine", &[own], table).unwrap();
+        (found.rank, found.of, found.remarks)
+    };
+    assert_eq!(place(&own, &table), (4, 4, vec![]));
+    assert_eq!(place(&on_gpu(own.clone(), 0.4), &table), (1, 3, vec![]));
+    // Of other kinds, those of the most runs.
+    let mut other = own.clone();
+    other.provenance.precision = "bf16".to_owned();
+    assert_eq!(place(&other, &table), (4, 4, vec![]));
+
+    // Runs with two rates are not seeds of one cell.
+    let mut second = cell("b", "listops", 1, 0.1);
+    second.recipe.overrides = vec!["train.learning_rate=1e-3".to_owned()];
+    table.push(second);
+    let (rank, count, remarks) = place(&own, &table);
+    assert_eq!((rank, count), (3, 3));
+    assert!(remarks[0].starts_with("Not among the ranked models: b on listops@64"));
+
+    let mut without = of("d");
+    without.scores.as_mut().unwrap().bits_gained = None;
+    let (.., remarks) = place(&own, &[of("a"), without]);
+    assert!(remarks[0].starts_with("Ranked by accuracy"), "{remarks:?}");
+    let standing = card::standing("mine", &[&own], &[of("a")]);
+    let card = Card {
+        model: "mine".to_owned(),
+        own: vec![&own],
+        same_block: Vec::new(),
+        standing: standing.map(|it| Standing {
+            remarks: vec!["A remark.".to_owned()],
+            ..it
+        }),
+        left_out: Vec::new(),
+    };
+    assert!(card.table().notes.contains(&"A remark.".to_owned()));
 }
 
 #[test]

@@ -1526,6 +1526,12 @@ fn a_better_ending_counts_for_the_same_seeds_and_data_alone() {
         cell.unwrap().state
     };
     assert_eq!(state(|_| ()), State::Improved);
+    // What is worse is worse, whatever else got better.
+    assert_eq!(state(|row| row.accuracy = Some(0.05)), State::Regressed);
+    let heavy = |row: &mut Row| row.peak_bytes = row.peak_bytes.map(|it| 2 * it);
+    assert_eq!(state(heavy), State::Regressed);
+    assert_eq!(state(|row| row.parameters = Some(1)), State::Regressed);
+    assert_eq!(state(|row| row.spec = "other".to_owned()), State::Changed);
     assert_eq!(state(|row| row.seeds = "0 1".to_owned()), State::Regressed);
     assert_eq!(state(|row| row.data = "other".to_owned()), State::Regressed);
     let size = judged(|_| (), |row| row.parameters = None);
@@ -1599,7 +1605,17 @@ fn the_error_of_a_speed_is_that_of_the_median_of_its_steps() {
     speed.timed_steps = 400;
     let rate = &mut speed.steps_per_second;
     (rate.median, rate.p10, rate.p90) = (10.0, 8.72, 11.28);
-    let error = cells(&[run], 2.5).rows[0].speed_error.unwrap();
+    let error = cells(std::slice::from_ref(&run), 2.5).rows[0]
+        .speed_error
+        .unwrap();
+    assert!((error - 1.25 * 0.1 / 20.0).abs() < 1e-12, "{error}");
+    // A run that was not scored narrows no error.
+    let mut diverged = common::run("linear", 1, 0.37);
+    diverged.outcome = Outcome::Diverged {
+        step: 1,
+        reason: String::new(),
+    };
+    let error = cells(&[run, diverged], 2.5).rows[0].speed_error.unwrap();
     assert!((error - 1.25 * 0.1 / 20.0).abs() < 1e-12, "{error}");
     // What one seed does not say of its load is not known of the cell.
     let runs = [Some(2), None].into_iter().zip(0..).map(|(jobs, seed)| {

@@ -349,6 +349,25 @@ fn each_pair_of_columns_of_one_value_is_refused_or_chosen() {
     }
 }
 
+/// A column that the user names takes the place of another with the same value.
+#[test]
+fn a_named_column_counts_and_not_its_twin() {
+    let text = "task,model,test_acc,mean_percent,seed,seeds\nlistops,linear,0.40,99,3,5\n";
+    let of = |pairs: &[(Field, &str)]| {
+        let cell = read("f.csv", text, &columns(pairs))
+            .unwrap()
+            .cells
+            .remove(0);
+        (cell.percent, cell.seeds)
+    };
+    let (seed, seeds) = ((Field::Seed, "seed"), (Field::Seeds, "seeds"));
+    assert_eq!(of(&[(Field::Accuracy, "test_acc"), seed]), (40.0, 1));
+    assert_eq!(
+        of(&[(Field::AccuracyPercent, "mean_percent"), seeds]),
+        (99.0, 5)
+    );
+}
+
 #[test]
 fn headers_and_marks_are_read_in_any_case_and_tabs_part_columns() {
     let text = "Task\tMODEL\tAccuracy\nlistops\tS4\t0.8734\n";

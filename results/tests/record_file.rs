@@ -266,10 +266,15 @@ fn cells_that_contradict_each_other_are_an_error_that_names_both() {
         step: 3,
         reason: String::new(),
     };
+    let [mut other_seed, mut other_model] = [(); 2].map(|()| cell("linear", "a", 0.5));
+    other_seed.seed = 9;
+    other_model.model.name = "bag".to_owned();
     for (other, field) in [
         (cell("linear", "a", 0.6), "scores"),
         (other_data, "task.data_digest"),
         (diverged, "outcome"),
+        (other_seed, "seed"),
+        (other_model, "model.name"),
     ] {
         let sets = [
             vec![cell("linear", "a", 0.5)],

@@ -182,10 +182,24 @@ fn a_record_with_a_figure_that_cannot_be_is_damaged() {
         ),
         ("/memory/peak_bytes", 0.into(), "memory.peak_bytes is 0"),
         ("/task/rows/test", 0.into(), "task.rows.test is 0"),
+        ("/task/source", "".into(), "task.source is missing"),
+        ("/task/label", "".into(), "task.label is missing"),
+        ("/model/name", "".into(), "model.name is missing"),
+        ("/recipe/name", "".into(), "recipe.name is missing"),
+        ("/seed", Value::Null, "seed is missing"),
+        ("/created", "yesterday".into(), "created is \"yesterday\""),
+        (
+            "/created",
+            "2026-13-45T99:99:99Z".into(),
+            "not a date and time",
+        ),
     ];
     for (field, value, told) in cases {
         let mut record: Value = serde_json::from_str(VERSION_1).unwrap();
-        *record.pointer_mut(field).unwrap() = value.clone();
+        match value {
+            Value::Null => drop(record.as_object_mut().unwrap().remove(&field[1..])),
+            value => *record.pointer_mut(field).unwrap() = value.clone(),
+        }
         fs::write(&path, record.to_string()).unwrap();
         let error = store::read(&path).unwrap_err().to_string();
         assert!(

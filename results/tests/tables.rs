@@ -278,6 +278,72 @@ fn diverged(record: Record) -> Record {
 }
 
 /// A model that fails with half of its seeds does not reproduce what a paper prints.
+/// What forbids the comparison of one seed forbids that of the cell.
+#[test]
+fn a_cell_is_comparable_if_all_its_seeds_are() {
+    let verdict = |alter: fn(&mut Record)| {
+        let mut records: Vec<Record> = (0..5).map(|seed| run("transformer", seed, 0.37)).collect();
+        records.iter_mut().skip(1).for_each(alter);
+        let rows = table("comparison", &records, Some(tay())).objects();
+        rows[0]["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict(|_| ()), "reproduced");
+    assert_eq!(verdict(|it| it.recipe.published = false), "not comparable");
+    let forbidden = |it: &mut Record| it.model.rule_violation = Some("it reads ahead".to_owned());
+    assert_eq!(verdict(forbidden), "not comparable");
+}
+
+/// The newest run says what trivial predictors reach, in every table, and what is unknown is not
+/// the best.
+#[test]
+fn floors_are_those_of_the_newest_run() {
+    let mut records: Vec<Record> = ["transformer", "linear"]
+        .map(|model| run(model, 0, 0.4))
+        .into();
+    for record in &mut records {
+        record.recipe.name = "mini".to_owned();
+        record.scores.as_mut().unwrap().bits_gained = Some(0.2);
+    }
+    records[1].provenance.created = "2030-01-01T00:00:00Z".to_owned();
+    records[1].baselines = vec![baseline("majority", 0.17), baseline("first token", 0.2)];
+    records[1]
+        .baselines
+        .push(baseline("bag of tokens", f64::NAN));
+    for _ in 0..2 {
+        let text = text(accuracy(&records));
+        assert!(text.contains("20.00") && !text.contains("36.25"), "{text}");
+        let ranks = table("ranks", &records, None);
+        let floor = ranks.objects().pop().unwrap();
+        assert_eq!(floor["accuracy_percent"], 20.0, "{floor:?}");
+        assert!(floor["of"].is_null(), "{floor:?}");
+        records.reverse();
+    }
+}
+
+/// One record without bits leaves the others theirs.
+#[test]
+fn bits_are_undefined_only_where_no_run_has_them() {
+    let with = |model: &str, bits: Option<f64>| {
+        let mut record = run(model, 0, 0.4);
+        record.scores.as_mut().unwrap().bits_gained = bits;
+        record
+    };
+    let records = [with("linear", Some(0.2)), with("bag", None)];
+    let bits = table("bits", &records, None);
+    let rows = bits.objects();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(
+        (&rows[0]["model"], &rows[0]["mean_percent"]),
+        (&"linear".into(), &20.0.into())
+    );
+    let notes = bits.notes.join("\n");
+    assert!(
+        notes.contains("1 run left out: records without bits"),
+        "{notes}"
+    );
+    assert!(!notes.contains("undefined"), "{notes}");
+}
+
 #[test]
 fn nothing_is_reproduced_where_seeds_diverged() {
     let of = |accuracy: f64, failures: u64| {

@@ -25,6 +25,7 @@ mod statistics;
 use self::scores::Reached;
 use self::statistics::{auc, ranks, spearman, spearman_brown, told_apart};
 use crate::format::counted;
+use crate::pivot::mixture;
 use crate::record::Record;
 use crate::table::{Cell, Column, Row, Schema, Table};
 
@@ -32,7 +33,7 @@ pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
 pub(crate) use self::scores::newest;
 pub use self::selection::{Selection, select};
-pub(crate) use self::selection::{changes, is_rate};
+pub(crate) use self::selection::{changes, is_rate, mixed_cells};
 pub use self::standing::{Ranked, RankedData, Ranking, Standing, TaskStanding};
 
 /// Name of the recipe of the small protocol.
@@ -61,13 +62,13 @@ pub struct Agreement {
     pub clusters_alone: Option<f64>,
     /// For each cluster its number of models, and the rho among them alone.
     pub within: [(Cluster, usize, Option<f64>); 2],
-    /// Remarks on how runs count.
+    /// Remarks on how runs count, and on what they do not share.
     pub remarks: Vec<String>,
     /// Anchors that lack a task, each with its missing tasks.
     pub incomplete: Vec<(String, Vec<String>)>,
     /// Seeds that every model has on every task.
     pub seeds: Vec<u64>,
-    /// Time at which the latest of the records was written, RFC 3339.
+    /// Time at which the latest of the compared records was written, RFC 3339.
     pub latest: String,
 }
 
@@ -96,11 +97,13 @@ impl Agreement {
     /// Compares records with the published averages of the anchors of a half, or of all.
     #[must_use]
     pub fn of(records: &[&Record], measure: Option<Measure>, half: Option<Half>) -> Agreement {
-        let measure = measure.unwrap_or_else(|| Measure::of(records.iter().copied()));
         let asked = anchors().iter();
         let asked = asked.filter(|anchor| half.is_none_or(|half| anchor.half == half));
         let names: Vec<&str> = asked.map(|anchor| anchor.model.as_str()).collect();
-        let reached = Reached::new(records, measure, &names);
+        let of_anchors = |record: &&&Record| names.contains(&record.model.name.as_str());
+        let records: Vec<&Record> = records.iter().filter(of_anchors).copied().collect();
+        let measure = measure.unwrap_or_else(|| Measure::of(records.iter().copied()));
+        let reached = Reached::new(&records, measure, &names);
         let known = |model: &String| {
             let anchor = anchors().iter().find(|anchor| anchor.model == *model)?;
             Some((anchor.cluster, Published::of(model)?))
@@ -123,9 +126,6 @@ impl Agreement {
                 rows.push(compared(format!("without {name}"), &others));
             }
         }
-        let written = records
-            .iter()
-            .map(|record| record.provenance.created.as_str());
         let within = [Cluster::Strong, Cluster::Weak].map(|cluster| {
             let (scores, averages): (Vec<f64>, Vec<f64>) = reached
                 .scores(&all, None)
@@ -136,15 +136,19 @@ impl Agreement {
                 .unzip();
             (cluster, scores.len(), spearman(&scores, &averages))
         });
-        let compared: Vec<&Record> = records
-            .iter()
-            .copied()
+        let mut remarks = measure.remarks(&records);
+        let compared: Vec<&Record> = newest(&records)
+            .into_iter()
             .filter(|record| reached.models.contains(&record.model.name))
             .collect();
+        remarks.extend(mixture(&compared).map(|mixture| format!("The runs are of {mixture}.")));
+        let written = compared
+            .iter()
+            .map(|record| record.provenance.created.as_str());
         Agreement {
             measure,
             within,
-            remarks: measure.remarks(&compared),
+            remarks,
             rows,
             latest: written.max().unwrap_or_default().to_owned(),
             clusters_alone: clusters_alone(&known),
@@ -260,7 +264,7 @@ impl Agreement {
              with the published accuracies on that task."
                 .to_owned(),
             format!(
-                "AUC: how often a model with a published average above 72.5 scores above one below it. Pairs told: of the pairs whose published figures differ by at least {APART} points, those that have the same order here."
+                "AUC: how often a model with a published average above 72.5 scores above one below it. Pairs told: of the pairs whose published averages differ by at least {APART} points, those that have the same order here."
             ),
             match self.seeds.len() {
                 0 | 1 => "Split half needs at least two seeds that every model has on every task.".to_owned(),

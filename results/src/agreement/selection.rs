@@ -111,9 +111,20 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     Ok(chosen)
 }
 
-/// Refuses runs of one model on one task that are not seeds of one cell: they have different
-/// learning rates (that of the recipe is one), variants, or sources of a model of your own.
+/// Refuses runs of one model on one task that are not seeds of one cell.
 fn refuse_mixed_cells(records: &[&Record]) -> Result<()> {
+    match mixed_cells(records).into_iter().next() {
+        None => Ok(()),
+        Some((_, reason)) => Err(refuse(format!(
+            "{reason}: keep those of one kind in a folder or file of their own"
+        ))),
+    }
+}
+
+/// Returns the models with runs on one task that are not seeds of one cell, each with the reason:
+/// they have different learning rates (that of the recipe is one), variants, or sources of a model
+/// of your own.
+pub(crate) fn mixed_cells<'a>(records: &[&'a Record]) -> Vec<(&'a str, String)> {
     let mut cells: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
     for record in records {
         let rates: Vec<&str> = record
@@ -134,13 +145,12 @@ fn refuse_mixed_cells(records: &[&Record]) -> Result<()> {
         let cell = (record.model.name.as_str(), record.task.title());
         cells.entry(cell).or_default().insert(words.join(", "));
     }
-    match cells.into_iter().find(|(_, kinds)| kinds.len() > 1) {
-        None => Ok(()),
-        Some(((model, task), kinds)) => Err(refuse(format!(
-            "{model} on {task} has runs with {}: keep those of one kind in a folder or file of their own",
-            kinds.into_iter().collect::<Vec<_>>().join(" and with ")
-        ))),
-    }
+    let mixed = cells.into_iter().filter(|(_, kinds)| kinds.len() > 1);
+    let reason = |((model, task), kinds): ((&'a str, String), BTreeSet<String>)| {
+        let kinds = kinds.into_iter().collect::<Vec<_>>().join(" and with ");
+        (model, format!("{model} on {task} has runs with {kinds}"))
+    };
+    mixed.map(reason).collect()
 }
 
 /// Returns the dimensions, other than the recipe, that tables keep apart.

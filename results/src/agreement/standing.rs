@@ -11,8 +11,8 @@ use crate::table::distinct;
 /// The place of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
-    /// The measure that runs are ranked by.
-    pub measure: Measure,
+    /// Remarks on how runs count, and on what the rank leaves out.
+    pub remarks: Vec<String>,
     /// The rank over all tasks, 1 the best.
     pub rank: usize,
     /// The number of ranked models, this one included.
@@ -78,7 +78,7 @@ impl Standing {
             rank: ranks(&reached.scores(&[index], None))[place],
         });
         Some(Standing {
-            measure,
+            remarks: measure.remarks(&records),
             rank: places.ranks[place],
             of: reached.models.len(),
             interval: places.intervals[place],

@@ -7,7 +7,7 @@ use super::Baseline;
 use super::names::{Names, Ranks};
 use crate::format::counted;
 use crate::pivot::{CORES, Dimension, JOBS, Pivot, PivotRow, THREADS, mixture};
-use crate::record::Record;
+use crate::record::{self, Record};
 
 /// The runs of one chart.
 pub(super) struct Group<'a> {
@@ -126,12 +126,11 @@ impl<'a> Group<'a> {
         parts.join(", ")
     }
 
-    /// Returns the scores of the trivial predictors, from the first run that has them.
+    /// Returns the scores of the trivial predictors, as the newest run measured them.
     pub(super) fn baselines(&self) -> Vec<Baseline> {
-        let mut runs = self.cells.iter().flat_map(|cell| &cell.runs);
-        let known = runs.find(|run| !run.baselines.is_empty());
-        let baselines = known.iter().flat_map(|run| &run.baselines);
-        baselines
+        let runs = self.cells.iter().flat_map(|cell| &cell.runs);
+        record::Baseline::of_data(runs.copied())
+            .iter()
             .map(|baseline| Baseline {
                 name: baseline.name.clone(),
                 y: 100.0 * baseline.accuracy,

@@ -102,15 +102,20 @@ impl Finding {
 }
 
 /// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]. `cells` are the
-/// two sets that the rows belong to; they hold the reference models for speed.
+/// two sets that the rows belong to; they hold the reference models for speed. If not all seeds
+/// were scored in both, `same_seeds` is false, and their losses and norms are other ones.
 pub(super) fn findings(
     before: &Row,
     row: &Row,
+    same_seeds: bool,
     cells: (&Cells, &Cells),
     thresholds: &Thresholds,
 ) -> Vec<Finding> {
     let compare = |aspect: Aspect| match aspect {
         Aspect::Accuracy => accuracy(before, row, thresholds),
+        Aspect::Loss | Aspect::Gradient if !same_seeds => {
+            Finding::Unjudged("other seeds".to_owned())
+        }
         Aspect::Loss => loss(before, row, thresholds),
         Aspect::Gradient => gradient(before, row, thresholds),
         Aspect::Memory => memory(before, row, thresholds),

@@ -218,11 +218,10 @@ impl Row {
         });
         // Runs that follow each other find the machine under another load each, which the steps of
         // one run do not show.
-        let count = records.len() as f64;
         let error_of_seeds = speed.as_ref().and_then(|it| Some(it.deviation? / it.mean));
         let speed_error = error_of_steps.map(|steps| {
             let largest = steps.mean.max(error_of_seeds.unwrap_or(0.0));
-            largest / count.sqrt()
+            largest / (steps.count as f64).sqrt()
         });
         let accuracy = mean(&records, Record::test_accuracy);
         let peaks = mean(&records, |record| Some(peak_of(record)? as f64));
@@ -387,6 +386,21 @@ impl Row {
                 self.outcome,
                 Outcome::WORDS.join(", ")
             ));
+        }
+        for (name, word) in [("task", &self.key.task), ("model", &self.key.model)] {
+            if word.is_empty() {
+                return Err(format!("{name} is empty"));
+            }
+        }
+        for (name, digest) in [
+            ("scores", &self.scores),
+            ("trace", &self.trace),
+            ("gradients", &self.gradients),
+        ] {
+            let is_whole = digest.len() == 64 && digest.bytes().all(|it| it.is_ascii_hexdigit());
+            if !digest.is_empty() && !is_whole {
+                return Err(format!("{name} is '{digest}', which is not a SHA-256"));
+            }
         }
         if self.test_rows > MOST_ROWS {
             return Err(format!(

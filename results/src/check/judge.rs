@@ -230,17 +230,16 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
     if let Some(damaged) = &row.damaged {
         return unlike(State::Regressed, damaged.clone());
     }
-    if before.outcome != row.outcome {
-        let remark = format!(
+    // Where all seeds are scored now, the figures are compared as well.
+    let ended = (before.outcome != row.outcome).then(|| {
+        format!(
             "ended: {}; in the baseline: {}",
             row.outcome, before.outcome
-        );
-        let better = row.all_scored() && row.seeds == before.seeds && row.data == before.data;
-        let state = match better {
-            true => State::Improved,
-            false => State::Regressed,
-        };
-        return unlike(state, remark);
+        )
+    });
+    let better = row.all_scored() && row.seeds == before.seeds && row.data == before.data;
+    if let (Some(ended), false) = (&ended, better) {
+        return unlike(State::Regressed, ended.clone());
     }
     if row.data != before.data {
         let remark = format!("its data is not that of the baseline ({ANEW})");
@@ -253,7 +252,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         );
         return unlike(State::Changed, remark);
     }
-    let findings = aspect::findings(before, row, cells, thresholds);
+    let findings = aspect::findings(before, row, ended.is_none(), cells, thresholds);
     let settings = other_settings(before, row);
     let size = other_size(before, row);
     let any = |of: fn(&Finding) -> bool| findings.iter().any(of);
@@ -261,7 +260,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         State::Regressed
     } else if settings.is_some() {
         State::Changed
-    } else if any(|finding| matches!(finding, Finding::Better(_))) {
+    } else if ended.is_some() || any(|finding| matches!(finding, Finding::Better(_))) {
         State::Improved
     } else {
         State::Passed
@@ -272,8 +271,9 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         findings,
         figures: figures(Some(before), Some(row)),
         ended_badly: false,
-        remark: settings
+        remark: ended
             .into_iter()
+            .chain(settings)
             .chain(size)
             .reduce(|all, one| all + "; " + &one),
     }

@@ -98,6 +98,17 @@ pub enum Field {
 }
 
 impl Field {
+    /// Returns the field that says the same in another way.
+    fn twin(self) -> Option<Field> {
+        match self {
+            Field::Accuracy => Some(Field::AccuracyPercent),
+            Field::AccuracyPercent => Some(Field::Accuracy),
+            Field::Seed => Some(Field::Seeds),
+            Field::Seeds => Some(Field::Seed),
+            _ => None,
+        }
+    }
+
     /// Returns the field called `name`, such as `accuracy_percent`.
     #[must_use]
     pub fn called(name: &str) -> Option<Field> {
@@ -176,7 +187,8 @@ impl Given {
         melt(lines, is_task, task, accuracy)
     }
 
-    /// Returns the value of a field in a line.
+    /// Returns the value of a field in a line. A column of it that was not named does not count if
+    /// the user says the same by [another field](Field::twin).
     fn value<'a>(&'a self, line: &'a Line, field: Field) -> Option<&'a str> {
         let given = self.values.iter().find(|(it, _)| *it == field);
         if let Some((_, value)) = given {
@@ -185,6 +197,10 @@ impl Given {
         let column = self.columns.iter().find(|(it, _)| *it == field);
         if let Some((_, column)) = column {
             return line.value(column);
+        }
+        let mut chosen = self.values.iter().chain(&self.columns);
+        if chosen.any(|(it, _)| field.twin() == Some(*it)) {
+            return None;
         }
         names_of(field).iter().find_map(|name| line.value(name))
     }

@@ -15,8 +15,11 @@ pub(crate) fn html(table: &Table) -> String {
 }
 
 /// Returns a table with its notes, without a heading. Every cell includes its sort key. A column
-/// with the same value in every row becomes a note.
+/// with the same value in every row becomes a note. A table without rows has only its notes.
 pub(crate) fn body(table: &Table) -> String {
+    if table.rows.is_empty() {
+        return table.notes.iter().map(|one| note(one)).collect();
+    }
     let same: Vec<Option<&str>> = (0..table.columns.len())
         .map(|column| said_by_all(table, column))
         .collect();

@@ -27,6 +27,42 @@ pub enum Comparison {
     Absent,
 }
 
+/// Decides whether the seeds of a cell may be compared with a figure of a source. If one of them
+/// may not, none may. The reasons or caveats are those of all seeds, each once.
+pub(crate) fn compare_seeds(runs: &[&Record], source: &Source) -> Comparison {
+    let join = |mut all: Vec<String>, more: Vec<String>| {
+        let new: Vec<String> = more.into_iter().filter(|one| !all.contains(one)).collect();
+        all.extend(new);
+        all
+    };
+    let compared = runs.iter().map(|run| compare(run, source));
+    let joined = compared.reduce(|all, one| match (all, one) {
+        (Comparison::Absent, other) | (other, Comparison::Absent) => other,
+        (Comparison::Apart { figure, reasons }, Comparison::Apart { reasons: more, .. }) => {
+            let reasons = join(reasons, more);
+            Comparison::Apart { figure, reasons }
+        }
+        (apart @ Comparison::Apart { .. }, _) | (_, apart @ Comparison::Apart { .. }) => apart,
+        (
+            Comparison::Beside {
+                figure,
+                same_recipe,
+                caveats,
+            },
+            Comparison::Beside {
+                same_recipe: also,
+                caveats: more,
+                ..
+            },
+        ) => Comparison::Beside {
+            figure,
+            same_recipe: same_recipe && also,
+            caveats: join(caveats, more),
+        },
+    });
+    joined.unwrap_or(Comparison::Absent)
+}
+
 /// Decides whether a record may be compared with a figure of a source. It requires the same task at
 /// the published parameters, real, complete and unaltered data, an unchanged published recipe, and
 /// one set of data and one program from beginning to end.

@@ -16,6 +16,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
+pub(crate) use compare::compare_seeds;
 pub use compare::{Comparison, compare};
 pub use labels::{TASKS, is_published_label, is_published_task, models};
 pub(crate) use labels::{is_path_x, model_rank, task_name, task_rank};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Dense;
+use super::{Dense, Record};
 
 /// Scores of a run. A number is absent if the run ended before it was computed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,9 +94,18 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Returns the most accurate of several; `None` if there are none.
-    pub(crate) fn best<'a>(all: impl Iterator<Item = &'a Baseline>) -> Option<&'a Baseline> {
-        all.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
+    /// Returns the most accurate of several; `None` if there are none with a known accuracy.
+    pub(crate) fn best<'a>(all: impl IntoIterator<Item = &'a Baseline>) -> Option<&'a Baseline> {
+        let known = all.into_iter().filter(|it| it.accuracy.is_finite());
+        known.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
+    }
+
+    /// Returns the baselines of a data set as the newest of its runs measured them. Other builds of
+    /// the program may measure others.
+    pub(crate) fn of_data<'a>(runs: impl IntoIterator<Item = &'a Record>) -> &'a [Baseline] {
+        let measured = runs.into_iter().filter(|run| !run.baselines.is_empty());
+        let newest = measured.max_by_key(|run| (&run.provenance.created, &run.id));
+        newest.map_or(&[], |run| &run.baselines)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Figures that no run can have, such as an accuracy of 1.5. A record with one is damaged.
+//! Figures that no run can have, such as an accuracy of 1.5, and names that every run has. A record
+//! with such a figure, or without such a name, is damaged.
 
 use super::{Dense, Outcome, Pretraining, Record, Scores, Speed};
 
@@ -100,12 +101,32 @@ impl Findings {
 }
 
 impl Record {
-    /// Checks that every figure is one that a run can have.
+    /// Checks that every figure is one that a run can have, and that names and times are there.
     ///
     /// # Errors
     /// One is not; the message has the path of its field and its value.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut found = Findings::default();
+        for (field, name) in [
+            ("task.name", &self.task.name),
+            ("task.label", &self.task.label),
+            ("task.source", &self.task.source),
+            ("model.name", &self.model.name),
+            ("recipe.name", &self.recipe.name),
+        ] {
+            if name.is_empty() {
+                found.add(|| format!("{field} is missing"));
+            }
+        }
+        let created = &self.provenance.created;
+        // Of two runs the later counts.
+        if !created.is_empty() && humantime::parse_rfc3339(created).is_err() {
+            found.add(|| {
+                format!(
+                    "created is {created:?}, which is not a date and time such as 2026-01-31T12:00:00Z"
+                )
+            });
+        }
         if let Some(scores) = &self.scores {
             found.scores(scores);
         }

@@ -3,6 +3,7 @@
 //! `floors.csv` has those measured by this program on the tasks as published. The others are in the
 //! records of runs.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::ours::Group;
 use crate::format::percent;
 use crate::published::{rows, task_name};
+use crate::record::Baseline;
 use crate::table::{Cell, Column, Row, Table};
 
 /// The accuracy of a trivial predictor on a task as published.
@@ -93,19 +95,14 @@ pub(super) fn table(task: &str, groups: &[&Group], classes: usize) -> Table {
             format!("{:.2}", floor.accuracy),
         ]
     }));
-    for group in groups {
-        for run in &group.runs {
-            for floor in &run.baselines {
-                let row = [
-                    group.data.clone(),
-                    floor.name.clone(),
-                    percent(floor.accuracy),
-                ];
-                if !rows.contains(&row) {
-                    rows.push(row);
-                }
-            }
-        }
+    let data: BTreeSet<&str> = groups.iter().map(|group| group.data.as_str()).collect();
+    for data in data {
+        let here = groups.iter().filter(|group| group.data == data);
+        let runs = here.flat_map(|group| group.runs.iter().copied());
+        rows.extend(Baseline::of_data(runs).iter().map(|floor| {
+            let (name, accuracy) = (floor.name.clone(), percent(floor.accuracy));
+            [data.to_owned(), name, accuracy]
+        }));
     }
     let rows = rows.into_iter().map(|[data, name, accuracy]| {
         let value = accuracy.parse::<f64>().ok();

@@ -16,7 +16,6 @@ const EVERY_FIGURE: &str = "All figures";
 /// Returns the page to open first.
 pub(super) fn page(book: &Book) -> String {
     let mut tables = vec![
-        ranks(book),
         probes(book),
         models(book),
         tasks(book),
@@ -24,6 +23,7 @@ pub(super) fn page(book: &Book) -> String {
         sources(book),
     ];
     tables.retain(|table| !table.rows.is_empty());
+    let tables: Vec<Table> = ranks(book).into_iter().chain(tables).collect();
     let mut parts = vec![Link::to_part("about", "About")];
     let mut main = prose::section(
         "about",
@@ -73,16 +73,19 @@ The box above filters the rows of all tables of a page: type words such as `perf
     prose::html(tiers) + &feeds
 }
 
-/// Returns the table of the small protocol: the ranks of the models that were run by it. It has no
-/// rows if there are none.
-fn ranks(book: &Book) -> Table {
+/// Returns the table of the small protocol: the ranks of the models that were run by it, or the
+/// reason why they have none. Returns `None` if no model was.
+fn ranks(book: &Book) -> Option<Table> {
     let by_it = book.site.runs.records.iter();
-    let by_it = by_it.filter(|record| record.recipe.name == card::RECIPE);
+    let by_it = by_it.filter(|it| it.recipe.name == card::RECIPE && !it.task.probe);
     let records: Vec<Record> = by_it.cloned().collect();
+    if records.is_empty() {
+        return None;
+    }
     let mut table = tables::ranks(&records);
     table.title = "Small protocol: ranks, bits gained (accuracy)".to_owned();
     link_models(book, &mut table, 1);
-    table
+    Some(table)
 }
 
 /// Returns the table of probes, by models. It has no rows if no run was scored on a probe.

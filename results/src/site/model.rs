@@ -7,8 +7,8 @@ use super::ours::Group;
 use super::tuning::Tuning;
 use super::{Book, predictions, prose, source};
 use crate::Record;
-use crate::agreement::{Standing, changes};
-use crate::card::{Card, RECIPE, rivals};
+use crate::agreement::{changes, mixed_cells, newest};
+use crate::card::{Card, RECIPE, standing};
 use crate::chart::curves;
 use crate::metrics;
 use crate::page::{self, Link, chart_section, table_body, table_section};
@@ -211,9 +211,18 @@ fn small_protocol(book: &Book, name: &str, own: &[&Record]) -> Option<Table> {
     if own.is_empty() {
         return None;
     }
+    if let Some((_, reason)) = mixed_cells(&own).into_iter().next() {
+        return Some(Table {
+            name: "mini".to_owned(),
+            title: "The small protocol".to_owned(),
+            notes: vec![format!("No rank: {reason}.")],
+            ..Table::default()
+        });
+    }
+    let own = newest(&own);
     let card = Card {
         model: name.to_owned(),
-        standing: Standing::of(name, &own, &rivals(&book.site.runs.records, &own)),
+        standing: standing(name, &own, &book.site.runs.records),
         own,
         same_block: Vec::new(),
         left_out: Vec::new(),

@@ -6,7 +6,7 @@ use super::day;
 use crate::Record;
 use crate::equivalence::{Equivalence, Score, margin};
 use crate::pivot::{Pivot, TRAINING};
-use crate::published::{self, Comparison, Source, compare, is_published_label};
+use crate::published::{self, Comparison, Source, compare_seeds, is_published_label};
 use crate::record::{Outcome, Scores};
 use crate::stats::Sample;
 use crate::tables::endings;
@@ -176,11 +176,11 @@ impl<'a> Group<'a> {
 
     /// Returns whether some source that its recipe follows can be compared with it.
     pub(super) fn is_comparable(&self) -> bool {
-        let Some(run) = self.first() else {
-            return false;
+        let is_beside = |source: &Source| {
+            let compared = compare_seeds(&self.runs, source);
+            matches!(compared, Comparison::Beside { .. })
         };
-        self.followed()
-            .any(|source| matches!(compare(run, source), Comparison::Beside { .. }))
+        self.followed().any(is_beside)
     }
 
     /// Returns the sources that its recipe follows.
@@ -202,10 +202,7 @@ impl<'a> Group<'a> {
     /// Returns the comparison with every source that the recipe follows and that prints a figure,
     /// as the source's short name and the verdict in words.
     pub(super) fn verdicts(&self) -> Vec<(&'static str, String)> {
-        let Some(run) = self.first() else {
-            return Vec::new();
-        };
-        let verdict = |source: &'static Source| match compare(run, source) {
+        let verdict = |source: &'static Source| match compare_seeds(&self.runs, source) {
             Comparison::Absent => None,
             Comparison::Apart { reasons, .. } => {
                 let reasons = reasons.join(", ");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Schema;
+use super::{Present, Schema};
 use crate::csv_lines::{line_of, located};
 use crate::markup::{guarded, shown, spelt, unguarded};
 use crate::published::{model_rank, task_rank};
@@ -95,7 +95,9 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
         schema.check(SCHEMA, path)?;
         let record: Record = read_fields(&fields).map_err(|reason| bad(line, reason))?;
         let record = record.settled();
-        record.check().map_err(|reason| bad(line, reason))?;
+        let present: Present = read_fields(&fields).map_err(|reason| bad(line, reason))?;
+        let checked = record.check().and_then(|()| present.check());
+        checked.map_err(|reason| bad(line, reason))?;
         records.push((line, record));
     }
     Ok(records)
@@ -348,7 +350,13 @@ fn places_of(source: &Path, merged: &mut Merged) -> Result<Vec<(String, Record)>
 
 /// Returns the first field in which two runs of one cell must agree but differ.
 fn difference(one: &Record, other: &Record) -> Option<&'static str> {
-    if one.task.data_digest != other.task.data_digest {
+    if one.task.name != other.task.name {
+        Some("task.name")
+    } else if one.model.name != other.model.name {
+        Some("model.name")
+    } else if one.seed != other.seed {
+        Some("seed")
+    } else if one.task.data_digest != other.task.data_digest {
         Some("task.data_digest")
     } else if one.outcome != other.outcome {
         Some("outcome")

@@ -8,7 +8,7 @@ use super::{capped, endings, every_row, left_unsaid, origins, status, told};
 use crate::average::{CONVENTIONS, Score};
 use crate::format;
 use crate::pivot::{PROTOCOL, Pivot, PivotRow, TRAINING, mixture};
-use crate::published::{ACCURACY, Comparison, Source, compare, is_published_label};
+use crate::published::{ACCURACY, Comparison, Source, compare_seeds, is_published_label};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
@@ -149,7 +149,7 @@ impl Facts {
             self.reduced |= !is_published_label(&run.task.label, &run.task.name);
             let Some(source) = against else { continue };
             let alias = source.alias;
-            match compare(run, source) {
+            match compare_seeds(runs, source) {
                 Comparison::Apart { reasons, .. } => withheld.push(format!(
                     "{place}: not comparable with {alias}: {}.",
                     reasons.join(", ")

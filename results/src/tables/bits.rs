@@ -21,7 +21,7 @@ pub(super) const FEWEST: usize = 3;
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let defined: Vec<bool> = (0..pivot.columns.len())
-        .map(|at| pivot.rows.iter().all(|row| defined(&row.cells[at])))
+        .map(|at| defined(pivot.rows.iter().flat_map(|row| &row.cells[at]).copied()))
         .collect();
     let known = |run: &&Record| Measure::Bits.reached(run).is_some();
     let shown = |row: &&PivotRow| {
@@ -95,12 +95,11 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns whether bits are defined for these runs. They are not if no scored run has them, because
-/// there is no prior loss.
-fn defined(runs: &[&Record]) -> bool {
-    let scored = runs.iter().filter(|run| run.test_accuracy().is_some());
-    let without = scored.clone().filter(|run| has_no_bits(run)).count();
-    without == 0 || without < scored.count()
+/// Returns whether bits are defined on the data of these runs. They are not if no scored run has
+/// them, because there is no prior loss.
+fn defined<'a>(runs: impl Iterator<Item = &'a Record>) -> bool {
+    let scored: Vec<&Record> = runs.filter(|run| run.test_accuracy().is_some()).collect();
+    scored.is_empty() || scored.iter().any(|run| !has_no_bits(run))
 }
 
 fn has_no_bits(run: &Record) -> bool {

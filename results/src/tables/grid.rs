@@ -8,8 +8,8 @@ use crate::format::{self, ByteUnit, counted};
 use crate::pivot::{
     COMPUTING, MACHINE, METHOD, Pivot, PivotRow, SHARING, THREADING, TRAINING, mixture,
 };
-use crate::published::{Comparison, Source, compare};
-use crate::record::{Outcome, Record};
+use crate::published::{Comparison, Source, compare_seeds};
+use crate::record::{Baseline, Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, Foreign, MEASURED, Row, Schema, Table};
 use crate::tone::Tone;
@@ -303,11 +303,7 @@ impl<'a> Maker<'a> {
         cells.extend(row.varying.iter().map(|_| Cell::default()));
         let mut any = false;
         for (runs, column) in row.cells.iter().zip(&self.pivot.columns) {
-            let Some(run) = runs.first() else {
-                cells.push(Cell::default());
-                continue;
-            };
-            cells.push(match compare(run, source) {
+            cells.push(match compare_seeds(runs, source) {
                 Comparison::Beside {
                     figure, caveats, ..
                 } => {
@@ -364,14 +360,8 @@ impl<'a> Maker<'a> {
     /// Returns one row per trivial predictor.
     fn baselines(&self) -> Vec<Row> {
         let of = |column: usize| {
-            let runs = self
-                .pivot
-                .rows
-                .iter()
-                .flat_map(move |row| &row.cells[column]);
-            runs.map(|run| run.baselines.as_slice())
-                .find(|baselines| !baselines.is_empty())
-                .unwrap_or_default()
+            let rows = self.pivot.rows.iter();
+            Baseline::of_data(rows.flat_map(|row| row.cells[column].iter().copied()))
         };
         let columns: Vec<_> = (0..self.pivot.columns.len()).map(of).collect();
         let mut names: Vec<&str> = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{endings, status};
 use crate::equivalence::{Equivalence, LEVEL, MARGIN, Score, margin};
 use crate::pivot::mixture;
-use crate::published::{Comparison, Figure, Source, compare};
+use crate::published::{Comparison, Figure, Source, compare_seeds};
 use crate::record::Record;
 use crate::table::{Cell, Column, Fact, MISSING, Row};
 use crate::tone::Tone;
@@ -81,7 +81,7 @@ impl Judged {
     /// the source has no such figure.
     pub(super) fn of(runs: &[&Record], source: &Source) -> Option<Judged> {
         let run = runs.first()?;
-        let (figure, footing, reasons, caveats) = match compare(run, source) {
+        let (figure, footing, reasons, caveats) = match compare_seeds(runs, source) {
             Comparison::Absent => return None,
             Comparison::Beside {
                 figure,

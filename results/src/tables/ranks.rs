@@ -192,7 +192,7 @@ fn floor(ranking: &Ranking, runs: &[&Record]) -> Row {
         facts: vec![
             ("model", FLOOR.into()),
             ("rank", Value::Null),
-            ("of", ranking.models.len().into()),
+            ("of", Value::Null),
             ("rank_low", Value::Null),
             ("rank_high", Value::Null),
         ],
@@ -202,7 +202,7 @@ fn floor(ranking: &Ranking, runs: &[&Record]) -> Row {
 
 /// Returns the most accurate of the trivial predictors on a data set.
 fn best_trivial<'a>(runs: &'a [&'a Record], data: &'a RankedData) -> Option<&'a Baseline> {
-    Baseline::best(data.runs(runs).flat_map(|run| &run.baselines))
+    Baseline::best(Baseline::of_data(data.runs(runs)))
 }
 
 fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
