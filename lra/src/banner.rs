@@ -66,7 +66,10 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let pretrain = &spec.pretrain;
     let what = match pretrain.kind {
         PretrainKind::None => None,
-        PretrainKind::Masked => Some(format!("{} % of the tokens hidden", 100.0 * pretrain.share)),
+        PretrainKind::Masked => {
+            let percent = (1e4 * pretrain.share).round() / 100.0;
+            Some(format!("{percent} % of the tokens hidden"))
+        }
         PretrainKind::Next => Some("the next token".to_owned()),
     };
     lines.extend(what.map(|what| {

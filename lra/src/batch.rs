@@ -182,6 +182,11 @@ impl HostBatch {
         batch
     }
 
+    /// Returns the number of positions of each sequence, padding included.
+    pub fn length(&self) -> usize {
+        self.layout.max_length
+    }
+
     /// Returns sequences of full length drawn from `symbols` symbols, with random labels, since the
     /// cost of a training step does not depend on the content.
     pub fn random(

@@ -181,9 +181,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     drop(guard);
     context.reporter.stop();
     let record = match trained {
-        Ok(trained) => {
-            record::complete(draft, resolved, &shape, &folder, &trained, context.device)?
-        }
+        Ok(trained) => record::complete(draft, resolved, &folder, &trained, context.device)?,
         Err(error)
             if owns && (error.class == Class::Run || device::is_out_of_memory(&error.cause)) =>
         {
@@ -363,8 +361,6 @@ struct Trained {
     pretraining: Option<State>,
     state: State,
     outcome: TrainOutcome,
-    /// Floating point operations of a forward pass of one example.
-    flops: u64,
     /// Loss of a predictor that only knows the class shares.
     prior_loss: Option<f64>,
     /// Scores of trivial predictors on labels at positions, by group.
@@ -426,7 +422,6 @@ impl RunAttempt<'_> {
                     pretraining: Some(state),
                     state: State::default(),
                     outcome,
-                    flops,
                     prior_loss,
                     dense_baselines,
                 });
@@ -439,7 +434,6 @@ impl RunAttempt<'_> {
             pretraining,
             state,
             outcome,
-            flops,
             prior_loss,
             dense_baselines,
         })

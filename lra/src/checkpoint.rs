@@ -36,6 +36,13 @@ pub struct State {
     pub evaluations: usize,
     /// Training examples seen.
     pub examples: u64,
+    /// Positions of their sequences, padding included: each batch is as long as its longest row
+    /// where rows are sorted by length.
+    #[serde(default)]
+    pub tokens: u64,
+    /// Floating point operations of their forward passes, by formula.
+    #[serde(default)]
+    pub flops: u64,
     /// Mean training loss of the last logged interval.
     pub train_loss: Option<f64>,
     /// Sums since the last line of the metrics log.
@@ -97,6 +104,9 @@ pub struct Interval {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub aux: BTreeMap<String, f64>,
+    /// Examples that each of these sums is over: a loss may stop within the interval.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub aux_examples: BTreeMap<String, usize>,
     /// Sum over examples of the loss of all labels, where positions have labels too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighted_loss: Option<f64>,

@@ -12,9 +12,10 @@ pub mod score;
 pub mod sweep;
 pub mod unknown;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use datasets::{Protocol, Source};
 use results::Format;
 use results::tables::TableKind;
@@ -30,6 +31,34 @@ use crate::tracker::TrackerKind;
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
+}
+
+impl Cli {
+    /// Reads the words of a command line, the name of the program first.
+    ///
+    /// # Errors
+    /// They are no command, or ask for help or the version.
+    pub fn read(
+        words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Cli, clap::Error> {
+        let mut command = with_negative_numbers(Cli::command());
+        let mut matches = command.try_get_matches_from_mut(words)?;
+        let read = Cli::from_arg_matches_mut(&mut matches);
+        read.map_err(|error| error.format(&mut command))
+    }
+}
+
+/// Lets every option that takes a value take a negative number, which is out of range then, instead
+/// of an unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let takes = argument.get_action().takes_values() && !argument.is_positional();
+        match takes {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        }
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 const EXAMPLES: &str = "\
@@ -155,7 +184,6 @@ pub struct RunArgs {
         long,
         default_value_t = 0,
         value_parser = parse::seed,
-        allow_negative_numbers = true,
         conflicts_with = "seeds"
     )]
     pub seed: u64,
@@ -567,8 +595,7 @@ mod tests {
             "lra sweep --tasks toy --devices CPU,cpu",
             "lra completions Bash",
         ] {
-            Cli::try_parse_from(words.split(' '))
-                .unwrap_or_else(|error| panic!("{words}: {error}"));
+            Cli::read(words.split(' ')).unwrap_or_else(|error| panic!("{words}: {error}"));
         }
         for words in [
             "lra run --task toy --model bag --device zzz",
@@ -578,7 +605,24 @@ mod tests {
             "lra mini bag --device zzz",
             "lra bench --device zzz",
         ] {
-            assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
+            assert!(Cli::read(words.split(' ')).is_err(), "{words}");
+        }
+    }
+
+    /// They are out of range, and no unknown options.
+    #[test]
+    fn negative_numbers_are_values() {
+        for (words, flag) in [
+            ("lra run --task toy --model bag --steps -1", "--steps"),
+            ("lra run --task toy --model bag --seed -1", "--seed"),
+            ("lra run --task toy --model bag --threads -2", "--threads"),
+            ("lra sweep --tasks toy --jobs -1", "--jobs"),
+            ("lra score there --limit -1", "--limit"),
+        ] {
+            let error = Cli::read(words.split(' ')).unwrap_err().to_string();
+            let number = words.rsplit(' ').next().unwrap();
+            let told = format!("invalid value '{number}' for '{flag}");
+            assert!(error.contains(&told), "{words}: {error}");
         }
     }
 
@@ -609,7 +653,7 @@ mod tests {
         assert!(!examples.is_empty(), "lra{name}: {help}");
         for words in examples {
             let told = words.join(" ");
-            let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{told}: {error}"));
+            let cli = Cli::read(&words).unwrap_or_else(|error| panic!("{told}: {error}"));
             if let Verb::Run(run) = cli.verb
                 // A folder of the reader's own is not here.
                 && !datasets::tasks::mine::is_folder(&run.task.name)

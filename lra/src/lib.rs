@@ -79,8 +79,6 @@ pub use own_crate::{Crate, Own};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Verb};
 
 #[global_allocator]
@@ -126,7 +124,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
     if let Some(columns) = output::columns() {
         results::set_width(columns);
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(said) => return answer(&said),
     };

@@ -31,6 +31,15 @@ impl Schedule {
         !matches!(self, Schedule::Constant | Schedule::Rsqrt)
     }
 
+    /// Returns whether a schedule of so many updates reaches its highest rate: whether the warm-up
+    /// ends before it. The last update of a warm-up of `one_cycle` has the highest rate.
+    pub fn outlasts(self, warmup: usize, steps: usize) -> bool {
+        match self {
+            Schedule::OneCycle => warmup <= steps,
+            _ => warmup < steps,
+        }
+    }
+
     /// Returns the rate of the update made after `done` others, for a base rate of `rate`. `steps`
     /// is the planned length.
     pub fn rate(self, rate: f64, done: usize, warmup: usize, steps: usize) -> f64 {

@@ -27,6 +27,17 @@ pub enum Network<'a> {
     Tokens(&'a TokenModel),
 }
 
+impl Network<'_> {
+    /// Returns the floating point operations of a forward pass that classifies `rows` examples of
+    /// `length` positions; 0 in pretraining, whose speed is not measured.
+    pub fn flops(&self, rows: usize, length: usize) -> u64 {
+        match self {
+            Network::Classes(classifier) => classifier.flops(rows, length),
+            Network::Tokens(_) => 0,
+        }
+    }
+}
+
 /// Makes updates of a model's weights.
 pub struct Trainer<'a> {
     /// The model over the weights.
@@ -47,6 +58,8 @@ pub struct Trainer<'a> {
 pub struct PendingStep {
     /// Examples in its batch.
     pub rows: usize,
+    /// Positions of each of their sequences, padding included.
+    pub length: usize,
     /// True if its time is left out of the speed figures.
     pub warms_up: bool,
     /// The losses of each micro-batch.
@@ -110,6 +123,7 @@ impl Trainer<'_> {
             runtime::among_workers(self.device, || self.update(step, &host, &mut clock))?;
         Ok(PendingStep {
             rows: host.len(),
+            length: host.length(),
             warms_up,
             losses,
             gradient_norm,

@@ -309,6 +309,7 @@ impl Session<'_> {
 
     /// Makes one update.
     fn step(&mut self, prefetcher: &Prefetcher, warms_up: bool) -> anyhow::Result<()> {
+        let run = self.run;
         let step = self.trainer.step(self.state.step, warms_up, || {
             prefetcher
                 .next()
@@ -316,6 +317,8 @@ impl Session<'_> {
         })?;
         self.state.step += 1;
         self.state.examples += step.rows as u64;
+        self.state.tokens += (step.rows * run.layouts[0].towers * step.length) as u64;
+        self.state.flops += run.network.flops(step.rows, step.length);
         self.pending.push(step);
         Ok(())
     }
@@ -339,6 +342,7 @@ impl Session<'_> {
             interval.loss += step.loss;
             for (name, sum) in step.aux {
                 *interval.aux.entry(name.to_owned()).or_insert(0.0) += sum;
+                *interval.aux_examples.entry(name.to_owned()).or_insert(0) += step.rows;
             }
             if let Some(sum) = step.weighted_loss {
                 *interval.weighted_loss.get_or_insert(0.0) += sum;
@@ -367,6 +371,7 @@ impl Session<'_> {
             examples,
             loss,
             aux,
+            aux_examples,
             weighted_loss,
             gradient_norm,
         } = std::mem::take(&mut self.state.interval);
@@ -378,7 +383,10 @@ impl Session<'_> {
             loss,
             aux: aux
                 .into_iter()
-                .map(|(name, sum)| (name, sum / examples as f64))
+                .map(|(name, sum)| {
+                    let examples = aux_examples.get(&name).copied().unwrap_or(examples);
+                    (name, sum / examples as f64)
+                })
                 .collect(),
             weighted_loss: weighted_loss.map(|sum| sum / examples as f64),
             gradient_norm: gradient_norm / steps as f64,

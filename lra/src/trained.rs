@@ -126,6 +126,18 @@ impl TrainedRun {
             data,
             ..spec.clone()
         };
+        let lengths = [&spec, &scored].map(|spec| spec.data_shape(task));
+        if let (true, [Ok(own), Ok(other)]) = (seed > 0, &lengths)
+            && own.max_length != other.max_length
+        {
+            return Err(Error::usage(format!(
+                "data.{} = {seed} draws another permutation for sequences of up to {} tokens than for up to {}, those of the run {place}: \
+                 rows would be permuted otherwise than in training",
+                permute::KEY,
+                other.max_length,
+                own.max_length
+            )));
+        }
         Ok(TrainedRun {
             path: path.to_owned(),
             record,
@@ -134,6 +146,12 @@ impl TrainedRun {
             spec,
             scored,
         })
+    }
+
+    /// Returns the label of the data to score it on, permuted if the settings say so.
+    pub fn label(&self) -> String {
+        let shape = self.scored.data_shape(self.task);
+        shape.map_or_else(|_| self.record.task.label.clone(), |shape| shape.label)
     }
 
     /// Returns the width of its data's pictures of `pixels` pixels.

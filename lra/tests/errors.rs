@@ -158,6 +158,36 @@ fn scripts_beside_parity_cases_are_left_out_aloud() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("make_xcit.py"), "{said}");
     place.fails(3, &format!("parity {folder}/make_xcit.py"));
+    // A name that is no file is a mistake.
+    place.fails(3, &format!("parity {folder}/xcit-1.safetensors nothing"));
+}
+
+/// Cases with settings that no run can have, and with tolerances under which everything agrees.
+#[test]
+fn impossible_parity_cases_are_refused() {
+    let place = Place::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/parity");
+    for (case, key, value) in [
+        ("xcit-1", "heads", "0"),
+        ("xcit-1", "qkv_dim", "0"),
+        ("mega-1", "max_length", "0"),
+        ("mega-1", "max_length", "99999999999999"),
+        ("image-4", "grid", "[99999999999,99999999999]"),
+        ("xcit-1", "atol", "inf"),
+        ("xcit-1", "rtol", "-1"),
+        ("xcit-1", "rtol", "nan"),
+    ] {
+        let bytes = fs::read(format!("{folder}/{case}.safetensors")).unwrap();
+        let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+        header["__metadata__"][key] = value.into();
+        let header = header.to_string();
+        let size = (header.len() as u64).to_le_bytes();
+        let changed = [&size, header.as_bytes(), &bytes[8 + length..]].concat();
+        fs::write(place.path().join("case.safetensors"), changed).unwrap();
+        let told = place.fails(3, "parity case.safetensors");
+        assert!(told.contains(key), "{case} {key} {value}: {told}");
+    }
 }
 
 #[test]

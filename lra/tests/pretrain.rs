@@ -114,6 +114,35 @@ fn a_causal_model_predicts_what_follows_and_two_towers_are_two_sequences() {
     assert_eq!(pretraining["share"], 0.15);
 }
 
+/// The peak is that of the whole run, and a replay compares the scores of both phases.
+#[test]
+fn pretraining_counts_in_the_peak_and_in_a_replay() {
+    let place = Place::new();
+    let words = format!(
+        "{TINY} --model linear --pretrain masked --set pretrain.steps=4 --set pretrain.batch=64"
+    );
+    place.ok(&format!("{words} --out runs"));
+    let record = place.record("runs");
+    let peak = |of: &Value| of["peak_bytes"].as_u64().unwrap();
+    assert_eq!(peak(&record["memory"]), peak(&record["pretraining"]));
+    let folder = place.run_folder("runs");
+    let text = fs::read_to_string(folder.join("record.json")).unwrap();
+    let mut other: Value = serde_json::from_str(&text).unwrap();
+    other["pretraining"]["val_loss"] = 1.5.into();
+    other["pretraining"]["wall_seconds"] = 1e9.into();
+    fs::write(place.path().join("other.json"), other.to_string()).unwrap();
+    let output = place.lra("replay other.json --quiet --json --out again");
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<&str> = told["differences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["score"].as_str())
+        .collect();
+    assert_eq!(names, ["pretraining.val_loss"]);
+}
+
 #[test]
 fn training_begins_with_what_was_learned_and_the_decoder_is_gone() {
     let place = Place::new();

@@ -146,6 +146,16 @@ fn permuted_positions_change_nothing_but_the_order() {
         let (one, other) = (of(&plain), of(&permuted));
         assert!((one - other).abs() < 1e-4 * one, "{one} {other}");
     }
+    // It is scored on permuted rows, and on no other permutation of them.
+    let folder = place.run_folder("permuted");
+    let folder = folder.display();
+    let score: Value = serde_json::from_str(&place.ok(&format!("score {folder} --json"))).unwrap();
+    assert_eq!(score["data"], permuted["task"]["label"]);
+    let told = place.fails(2, &format!("score {folder} --set data.max_length=65"));
+    assert!(
+        told.contains("data.permute = 5 draws another permutation"),
+        "{told}"
+    );
     // A model that reads neighbours sees another task.
     let conv = BAG.replace("--model bag", "--model conv");
     let one = run(&conv, "conv");

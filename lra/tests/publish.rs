@@ -30,6 +30,21 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// What is in the folder is moved aside.
+#[test]
+fn a_site_does_not_take_the_place_of_its_source() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    for words in ["publish runs runs --force", "publish . runs --force"] {
+        let told = place.fails(2, words);
+        assert!(
+            told.contains("name another folder for the site"),
+            "{words}: {told}"
+        );
+    }
+    assert!(place.path().join("runs").is_dir());
+}
+
 #[test]
 fn a_site_has_every_model_and_task_with_the_runs_of_folders() {
     let place = Place::new();

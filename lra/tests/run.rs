@@ -24,6 +24,44 @@ fn a_dry_run_prints_every_setting_and_leaves_nothing() {
     place.fails(2, &format!("{words} --force"));
 }
 
+/// The scores are those of the last weights, whichever validation was best.
+#[test]
+fn the_chosen_step_is_that_of_the_scored_weights() {
+    let place = Place::new();
+    let words = "run --task toy --model bag --recipe smoke --quiet --steps 12 --set train.eval_every=1 \
+        --set train.learning_rate=0.3 --set train.warmup=0";
+    place.ok(&format!("{words} --out best"));
+    place.ok(&format!("{words} --set train.select=last --out last"));
+    let scores = |out: &str| place.record(out)["scores"].take();
+    let (best, last) = (scores("best"), scores("last"));
+    assert_eq!(last["best_step"], 12);
+    assert!(best["best_step"].as_u64() < Some(12), "{best}");
+}
+
+/// Batches of rows sorted by length have fewer tokens than those padded to the maximum.
+#[test]
+fn tokens_and_operations_are_those_of_the_batches_as_they_are() {
+    let place = Place::new();
+    let speed = |words: &str, out: &str| {
+        place.ok(&format!(
+            "run --task listops --model linear --recipe smoke --quiet --steps 30 --set data.max_length=200 {words} --out {out}"
+        ));
+        let speed = place.record(out)["speed"].take();
+        let number = |name: &str| speed[name].as_f64().unwrap();
+        let tokens = number("tokens_per_second") / number("examples_per_second");
+        (tokens, number("flops_per_step"))
+    };
+    let (padded, operations) = speed("", "padded");
+    assert!((padded - 200.0).abs() < 1e-6, "{padded}");
+    let (tokens, fewer) = speed("--set train.bucket=8", "sorted");
+    assert!(tokens > 16.0 && tokens < 150.0, "{tokens}");
+    let (share, of_operations) = (tokens / padded, fewer / operations);
+    assert!(
+        (of_operations - share).abs() < 0.1,
+        "{share} {of_operations}"
+    );
+}
+
 #[test]
 fn every_model_goes_from_the_command_line_to_the_table() {
     let place = Place::new();

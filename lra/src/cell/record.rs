@@ -10,7 +10,7 @@ use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
 use crate::initial::Initial;
 use crate::run_folder::{self, PhaseFiles, RunFolder};
-use crate::spec::{PretrainKind, PretrainOptions, Resolved};
+use crate::spec::{PretrainKind, PretrainOptions, Resolved, Select};
 use crate::timing::Timings;
 use crate::train::TrainOutcome;
 use crate::{device, host, panics, provenance, stderr};
@@ -95,7 +95,6 @@ pub(super) fn baselines(resolved: &Resolved, splits: &Splits) -> Vec<record::Bas
 pub(super) fn complete(
     draft: Record,
     resolved: &Resolved,
-    shape: &Shape,
     folder: &RunFolder,
     trained: &Trained,
     device: &Device,
@@ -137,6 +136,9 @@ pub(super) fn complete(
             scores.val_dense = val.dense.clone();
             let dense = test.dense.clone();
             scores.test_dense = dense.map(|it| beside_majority(it, &trained.dense_baselines));
+            if resolved.spec.train.select == Select::Last {
+                scores.best_step = Some(state.step as u64);
+            }
             let log = results::metrics::read(folder.path()).map_err(run_folder::unusable)?;
             scores.bits_gained = trained
                 .prior_loss
@@ -151,9 +153,9 @@ pub(super) fn complete(
             step: state.step as u64,
         },
     };
-    let tokens = resolved.task.info().towers * shape.train_length;
+    let before = pretraining.as_ref().map_or(0, |it| it.peak_bytes);
     let memory = record::Memory {
-        peak_bytes: timings.peak_bytes,
+        peak_bytes: timings.peak_bytes.max(before),
         base_bytes: timings.base_bytes,
         resident_bytes: timings.resident_bytes,
         method: device::method(device).to_owned(),
@@ -163,7 +165,7 @@ pub(super) fn complete(
     let record = Record {
         outcome,
         scores: Some(scores),
-        speed: speed(&timings, trained, tokens, seconds_before),
+        speed: speed(&timings, &trained.state, seconds_before),
         memory: training.timings.exists().then_some(memory),
         pretraining,
         provenance: now(draft.provenance),
@@ -204,24 +206,19 @@ fn pretraining(options: &PretrainOptions, state: &State, timings: &Timings) -> r
     }
 }
 
-/// Returns the speed of the timed steps; `tokens` are those of one example. The run began
-/// `seconds_before` seconds before training did.
-fn speed(
-    timings: &Timings,
-    trained: &Trained,
-    tokens: usize,
-    seconds_before: f64,
-) -> Option<record::Speed> {
-    let Trained { state, flops, .. } = trained;
-    // Examples per step on average: the last batch of an epoch may be smaller, and no batch exceeds
-    // the data.
-    let examples = state.examples as f64 / state.step.max(1) as f64;
+/// Returns the speed of the timed steps. The run began `seconds_before` seconds before training
+/// did.
+fn speed(timings: &Timings, state: &State, seconds_before: f64) -> Option<record::Speed> {
+    // Averages over the steps: the last batch of an epoch may be smaller, no batch exceeds the
+    // data, and batches of rows sorted by length have different lengths.
+    let [examples, tokens, flops] = [state.examples, state.tokens, state.flops]
+        .map(|sum| sum as f64 / state.step.max(1) as f64);
     // One forward pass, and a backward pass of twice its cost.
-    let step_flops = 3.0 * *flops as f64 * examples;
+    let step_flops = 3.0 * flops;
     let speed = timings.steps_per_second().map(|rate| record::Speed {
         steps_per_second: rate,
         examples_per_second: rate.median * examples,
-        tokens_per_second: rate.median * examples * tokens as f64,
+        tokens_per_second: rate.median * tokens,
         flops_per_step: step_flops as u64,
         achieved_flops_per_second: rate.median * step_flops,
         timed_steps: timings.steps.len() as u64,
@@ -281,25 +278,21 @@ mod tests {
         assert_eq!(datasets::MAJORITY, record::MAJORITY);
     }
 
-    /// Returns what a run of 5 updates of this many examples in all leaves.
-    fn trained(examples: u64) -> Trained {
-        Trained {
-            pretraining: None,
-            state: State {
-                step: 5,
-                examples,
-                ..State::default()
-            },
-            outcome: TrainOutcome::Interrupted,
-            flops: 1000,
-            prior_loss: None,
-            dense_baselines: Vec::new(),
+    /// Returns the state after 5 updates with this many examples in all.
+    fn trained(examples: u64, tokens: u64) -> State {
+        State {
+            step: 5,
+            examples,
+            tokens,
+            flops: 1000 * examples,
+            ..State::default()
         }
     }
 
     #[test]
     fn speed_is_that_of_the_timed_steps_and_time_that_of_the_whole_run() {
-        let trained = trained(35);
+        // 7 examples per step of 16 tokens each.
+        let trained = trained(35, 35 * 16);
         let timings = Timings {
             wall: 20.0,
             warmup: vec![4.0, 4.0],
@@ -311,8 +304,8 @@ mod tests {
             },
             ..Timings::default()
         };
-        // 7 examples per step of 16 tokens each, and a backward pass of twice the forward pass.
-        let speed = speed(&timings, &trained, 16, 100.0).unwrap();
+        // A backward pass costs twice a forward pass.
+        let speed = speed(&timings, &trained, 100.0).unwrap();
         assert_eq!(speed.steps_per_second.median, 2.0);
         assert_eq!(
             (speed.examples_per_second, speed.tokens_per_second),
@@ -326,7 +319,7 @@ mod tests {
         assert_eq!((speed.training_seconds, speed.wall_seconds), (9.5, 120.0));
         assert!((speed.overhead_share - 0.2).abs() < 1e-12);
         let untimed = Timings::default();
-        assert!(super::speed(&untimed, &trained, 16, 0.0).is_none());
+        assert!(super::speed(&untimed, &trained, 0.0).is_none());
     }
 
     #[test]
@@ -356,7 +349,7 @@ mod tests {
     /// The last batch of an epoch may be smaller, so the mean is no whole number.
     #[test]
     fn examples_per_second_are_those_of_the_mean_batch() {
-        let trained = trained(36);
+        let trained = trained(36, 360);
         let timings = Timings {
             steps: vec![0.5],
             phases: Phases {
@@ -365,7 +358,7 @@ mod tests {
             },
             ..Timings::default()
         };
-        let speed = speed(&timings, &trained, 10, 0.0).unwrap();
+        let speed = speed(&timings, &trained, 0.0).unwrap();
         assert!((speed.examples_per_second - 14.4).abs() < 1e-12);
         assert!((speed.tokens_per_second - 144.0).abs() < 1e-12);
         assert_eq!(speed.flops_per_step, 21_600);

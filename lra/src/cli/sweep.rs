@@ -82,7 +82,7 @@ pub struct SweepArgs {
     pub trials: Option<u16>,
     /// Find learning rates instead of whole runs: a short run at each rate of the recipe; the one
     /// with the lowest validation loss wins
-    #[arg(long, conflicts_with_all = ["grid", "steps", "emit", "shard"])]
+    #[arg(long, conflicts_with_all = ["grid", "trials", "steps", "emit", "shard"])]
     pub probe: bool,
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]

@@ -177,13 +177,11 @@ fn remark(note: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
     use crate::cli::Cli;
 
     fn told(words: &str) -> Option<String> {
-        let error = Cli::try_parse_from(words.split(' ')).unwrap_err();
+        let error = Cli::read(words.split(' ')).unwrap_err();
         explained(&error)
     }
 

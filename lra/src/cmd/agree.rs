@@ -64,11 +64,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
             ),
         ));
     }
-    let mut table = agreement.table();
-    let mixture = results::mixture(&chosen);
-    table
-        .notes
-        .extend(mixture.map(|mixture| format!("The runs are of {mixture}.")));
+    let table = agreement.table();
     match &arguments.output {
         None => cmd::print_tables(arguments.format, &[table])?,
         Some(file) => cmd::write_file(file, arguments.format.render(&[table]).as_bytes())?,

@@ -34,6 +34,11 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
 fn text(first: &Scored, second: &Scored, counts: &Paired) -> String {
     let (low, high) = counts.interval();
     let percent = |share: f64| 100.0 * share;
+    // Permuted positions are other inputs of the same examples.
+    let examples = match first.run.label() == second.run.label() {
+        true => first.examples(),
+        false => format!("A: {}; B: {}", first.examples(), second.examples()),
+    };
     let verdict = match (low > 0.0, high < 0.0) {
         (true, _) => "A is better on these examples",
         (_, true) => "B is better on these examples",
@@ -41,9 +46,9 @@ fn text(first: &Scored, second: &Scored, counts: &Paired) -> String {
     };
     format!(
         "{}\n  A           {:6.2} %  {}\n  B           {:6.2} %  {}\n  A - B       {:+.2} points, 95 % interval {:+.2} to {:+.2}: {verdict}\n  \
-         right       both {}, A alone {}, B alone {}, neither {}\n  McNemar     p = {}, exact\n\
+         right       both {}, A alone {}, B alone {}, neither {}\n  McNemar     p {}, exact\n\
          Other seeds can differ by more: the interval is about the examples, not about training.\n",
-        first.examples(),
+        examples,
         percent(first.score.accuracy),
         first.run.record.id,
         percent(second.score.accuracy),
@@ -59,11 +64,13 @@ fn text(first: &Scored, second: &Scored, counts: &Paired) -> String {
     )
 }
 
-/// Returns a probability with two digits that matter.
+/// Returns the value of a probability with two digits that matter, after a sign of relation: one
+/// too small for 64 bits is below the least that is shown.
 fn probability(p: f64) -> String {
     match p {
-        p if p >= 0.001 => format!("{p:.3}"),
-        p => format!("{p:.1e}"),
+        p if p >= 0.001 => format!("= {p:.3}"),
+        p if p >= 1e-300 => format!("= {p:.1e}"),
+        _ => "< 1e-300".to_owned(),
     }
 }
 
@@ -86,4 +93,18 @@ fn to_json(first: &Scored, second: &Scored, counts: &Paired) -> serde_json::Valu
         "neither_right": counts.neither,
         "mcnemar_p": counts.mcnemar(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_probability_is_zero() {
+        let of = [1.0, 0.0432, 0.00012, 1e-300, 0.0].map(probability);
+        assert_eq!(
+            of,
+            ["= 1.000", "= 0.043", "= 1.2e-4", "= 1.0e-300", "< 1e-300"]
+        );
+    }
 }

@@ -59,7 +59,9 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
 /// Returns the case files. Of a whole folder (`lra parity cases/*`), it skips the scripts and names
 /// them in a line.
 fn cases(files: &[PathBuf]) -> Vec<&Path> {
-    let is_case = |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors");
+    // A name that is no file is a mistake, whatever its end.
+    let is_case =
+        |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors") || !file.exists();
     let (cases, others): (Vec<_>, Vec<_>) = files.iter().partition(is_case);
     if cases.is_empty() {
         return files.iter().map(PathBuf::as_path).collect();

@@ -19,7 +19,7 @@ use crate::cli::score::ScoredData;
 use crate::cmd::agree::drop_rates_of_the_recipe;
 use crate::cmd::explain::{self, SHOWN_ON_A_PAGE};
 use crate::cmd::score::Scoring;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::repro::cell::{self, PublishedCell};
 use crate::repro::plan::Plan;
@@ -30,6 +30,7 @@ use crate::{cmd, runtime, stderr};
 pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
     runtime::set_up(None)?;
     // Refused before anything is computed.
+    refuse_own_source(arguments)?;
     let folder = Folder::new(&arguments.folder, arguments.force)?;
     let mut site = Site {
         made_by: format!("lra {}", env!("CARGO_PKG_VERSION")),
@@ -64,6 +65,25 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
         arguments.folder.join(INDEX).display()
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a folder with a source in it: it is moved aside when the site is written.
+fn refuse_own_source(arguments: &PublishArgs) -> Result<()> {
+    let Ok(folder) = arguments.folder.canonicalize() else {
+        return Ok(());
+    };
+    let is_within = |source: &&PathBuf| {
+        let source = source.canonicalize();
+        source.is_ok_and(|source| source.starts_with(&folder))
+    };
+    match arguments.sources.iter().find(is_within) {
+        None => Ok(()),
+        Some(source) => Err(Error::usage(format!(
+            "{} has the source {} in it: name another folder for the site",
+            arguments.folder.display(),
+            source.display()
+        ))),
+    }
 }
 
 /// Adds the tables of the small protocol and of the probes, and the records and imported accuracies

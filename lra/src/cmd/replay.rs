@@ -1,5 +1,6 @@
 //! `lra replay`: trains a recorded run again and compares the scores to the bit.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -220,15 +221,28 @@ fn differences(then: &Record, now: &Record) -> Vec<Value> {
     let outcomes = [&then.outcome, &now.outcome].map(ToString::to_string);
     let outcome = (outcomes[0] != outcomes[1])
         .then(|| json!({ "score": "outcome", "then": outcomes[0], "now": outcomes[1] }));
-    let [then, now] = [&then.scores, &now.scores].map(|scores| json!(scores));
-    let names = then.as_object().into_iter().chain(now.as_object());
-    let mut names: Vec<&String> = names.flat_map(|scores| scores.keys()).collect();
-    names.sort();
-    names.dedup();
-    let differing = names.into_iter().filter(|name| then[*name] != now[*name]);
-    let differing =
-        differing.map(|name| json!({ "score": name, "then": then[name], "now": now[name] }));
+    let scores = [then, now].map(|record| json!(record.scores));
+    let pretraining = [then, now].map(|record| json!(record.pretraining));
+    let differing = [("", scores), ("pretraining.", pretraining)];
+    let differing = differing
+        .iter()
+        .flat_map(|(prefix, both)| differing_values(prefix, both));
     outcome.into_iter().chain(differing).collect()
+}
+
+/// Returns the values that differ between two objects, by name after a prefix. Times and memory are
+/// no scores.
+fn differing_values(prefix: &str, [then, now]: &[Value; 2]) -> Vec<Value> {
+    let names = then.as_object().into_iter().chain(now.as_object());
+    let names: BTreeSet<&String> = names.flat_map(|scores| scores.keys()).collect();
+    let is_score = |name: &&String| !["wall_seconds", "peak_bytes"].contains(&name.as_str());
+    let differing = names.into_iter().filter(is_score);
+    let differing = differing.filter(|name| then[*name] != now[*name]);
+    differing
+        .map(|name| {
+            json!({ "score": format!("{prefix}{name}"), "then": then[name], "now": now[name] })
+        })
+        .collect()
 }
 
 fn text(record: &Record, differing: &[Value], reasons: &[String]) -> String {

@@ -116,8 +116,7 @@ impl Scored {
     /// Returns the name of the scored examples: `2,000 examples of listops@64, test`.
     pub fn examples(&self) -> String {
         let examples = results::counted(self.score.examples as u64, "example");
-        let label = &self.splits.manifest.label;
-        format!("{examples} of {label}, {}", self.split.name())
+        format!("{examples} of {}, {}", self.run.label(), self.split.name())
     }
 
     /// Returns the scored examples with their accuracy, such as `2,000 examples of listops@64,
@@ -171,7 +170,7 @@ impl Scored {
         json!({
             "id": self.run.record.id,
             "run": self.run.path,
-            "data": self.splits.manifest.label,
+            "data": self.run.label(),
             "data_digest": self.splits.manifest.digest,
             "split": self.split.name(),
             "examples": self.score.examples,

@@ -423,15 +423,20 @@ impl Resolved {
         self.variant.name == self.model.variants[0].name
     }
 
+    /// Returns the examples of the largest forward pass, in pretraining or in training.
+    pub fn forward_examples(&self) -> usize {
+        let train = &self.spec.train;
+        let before = self.spec.pretrain.training(train).forward_examples();
+        train.forward_examples().max(before)
+    }
+
     /// Returns the classifier without weights, which gives size and cost, and its weightless
     /// parameters.
     pub fn meta(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.data_shape()?);
         let (block, head) = (&self.spec.block, &self.spec.head);
         let widths = [block.dim, block.qkv_dim, block.mlp_dim, head.hidden];
-        let train = &self.spec.train;
-        let before = self.spec.pretrain.training(train).forward_examples();
-        let examples = train.forward_examples().max(before);
+        let examples = self.forward_examples();
         let widest = widths.into_iter().max();
         let sizes = [examples, shape.max_length + 1, widest.unwrap_or(1)];
         if sizes.iter().map(|&size| size as u128).product::<u128>() > MOST_NUMBERS.into() {

@@ -240,6 +240,12 @@ impl TrainOptions {
                 "train.schedule_steps = {planned}: the schedules constant and rsqrt have no length; use 0"
             )));
         }
+        if self.schedule_steps > 0 && !self.schedule.outlasts(self.warmup, self.schedule_steps) {
+            let (planned, warmup) = (self.schedule_steps, self.warmup);
+            return Err(Error::usage(format!(
+                "train.schedule_steps = {planned} is not more than train.warmup = {warmup}: after the warm-up no schedule is left"
+            )));
+        }
         for (name, weight) in &self.aux {
             if !(weight.is_finite() && *weight >= 0.0) {
                 return Err(Error::usage(format!(
@@ -294,20 +300,25 @@ impl TrainOptions {
 
     /// Returns a remark if the warm-up takes the whole run.
     pub fn endless_warmup(&self) -> Option<String> {
-        // The last update of a warm-up of `one_cycle` has the highest rate.
-        let reached = match self.schedule {
-            Schedule::OneCycle => self.warmup <= self.steps,
-            _ => self.warmup < self.steps,
+        let (warmup, steps, rate) = (self.warmup, self.steps, self.learning_rate);
+        if warmup == 0 || steps == 0 || self.schedule.outlasts(warmup, steps) {
+            return None;
+        }
+        let shorter = steps / 10;
+        // The highest rate of `rsqrt` depends on the warm-up.
+        let (highest, with_rate) = match self.schedule {
+            Schedule::Rsqrt => {
+                let highest = rate / (warmup as f64).sqrt();
+                let same = highest * (shorter.max(1) as f64).sqrt();
+                let with_rate = format!(" --set train.learning_rate={same:.2e}");
+                (format!("{highest:.2e}"), with_rate)
+            }
+            _ => (format!("{rate:e}"), String::new()),
         };
-        (self.warmup > 0 && !reached && self.steps > 0).then(|| {
-            format!(
-                "train.warmup = {} is not less than train.steps = {}, so the learning rate never reaches {:e}; `--set train.warmup={}` shortens the warm-up",
-                self.warmup,
-                self.steps,
-                self.learning_rate,
-                self.steps / 10
-            )
-        })
+        Some(format!(
+            "train.warmup = {warmup} is not less than train.steps = {steps}, so the learning rate never reaches {highest}; \
+             `--set train.warmup={shorter}{with_rate}` shortens the warm-up"
+        ))
     }
 
     /// Returns the number of examples per forward pass.
@@ -355,18 +366,25 @@ mod tests {
             learning_rate,
             weight_decay,
         };
-        let ok: [fn(&mut TrainOptions); 5] = [
+        let ok: [fn(&mut TrainOptions); 6] = [
             |it| it.micro_batch = it.batch,
             |it| it.epsilon = 1e-40,
             |it| (it.epsilon, it.optimizer) = (0.0, OptimizerKind::Lion),
             |it| (it.schedule, it.cycle_momentum) = (Schedule::OneCycle, true),
-            |it| (it.schedule, it.schedule_steps) = (Schedule::Linear, 7),
+            |it| (it.schedule, it.schedule_steps, it.warmup) = (Schedule::Linear, 7, 6),
+            |it| (it.schedule, it.schedule_steps, it.warmup) = (Schedule::OneCycle, 7, 7),
         ];
         for (place, change) in ok.into_iter().enumerate() {
             assert!(options(change).check().is_ok(), "{place}");
         }
         type Change = fn(&mut TrainOptions);
-        let wrong: [(&str, Change); 7] = [
+        let wrong: [(&str, Change); 9] = [
+            ("train.schedule_steps = 7 is not more", |it| {
+                (it.schedule, it.schedule_steps, it.warmup) = (Schedule::Cosine, 7, 7);
+            }),
+            ("train.schedule_steps = 7 is not more", |it| {
+                (it.schedule, it.schedule_steps, it.warmup) = (Schedule::OneCycle, 7, 8);
+            }),
             ("train.micro_batch = 33", |it| it.micro_batch = it.batch + 1),
             ("train.epsilon = 1e-46", |it| it.epsilon = 1e-46),
             ("train.cycle_momentum", |it| it.cycle_momentum = true),
@@ -443,6 +461,18 @@ mod tests {
             options.endless_warmup().is_some()
         };
         assert_eq!([49, 50, 51].map(told), [false, false, true]);
+        // The highest rate is that of the warm-up, and a shorter one needs another base rate.
+        let rsqrt = options(|it| {
+            (it.steps, it.warmup, it.schedule) = (40, 400, Schedule::Rsqrt);
+            it.learning_rate = 0.06;
+        });
+        let told = rsqrt.endless_warmup().unwrap();
+        for words in [
+            "never reaches 3.00e-3",
+            "train.warmup=4 --set train.learning_rate=6.00e-3",
+        ] {
+            assert!(told.contains(words), "{told}");
+        }
     }
 
     #[test]

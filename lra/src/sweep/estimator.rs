@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::estimate::extrapolate::line;
 use crate::estimate::{StepCost, Workload, planned_rows};
 use crate::signals::Stop;
-use crate::spec::{Spec, TrainOptions};
+use crate::spec::Spec;
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Cell;
 use crate::timing::human_duration;
@@ -93,7 +93,7 @@ impl<'a> Estimator<'a> {
         };
         let (rows, complete) = planned_rows(resolved, &self.options.data);
         let workload = Workload::of_run(&resolved.spec, rows);
-        let (time, peak_bytes) = of_steps(&one, &two, workload, &resolved.spec.train);
+        let (time, peak_bytes) = of_steps(&one, &two, workload, resolved.forward_examples());
         let left_out = if complete { "" } else { ", without evaluation" };
         Ok(Ok(Estimate {
             time,
@@ -157,12 +157,13 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Returns the time of `workload` and the peak of memory, from steps of one and of two examples.
+/// Returns the time of `workload` and the peak of memory with so many `examples` in a forward pass,
+/// from steps of one and of two.
 fn of_steps(
     one: &Measured,
     two: &Measured,
     workload: Workload,
-    options: &TrainOptions,
+    examples: usize,
 ) -> (Duration, u64) {
     let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
     let per_example = middle(two) / 2.0;
@@ -172,11 +173,10 @@ fn of_steps(
         scored: per_example / 3.0,
     };
     let seconds = workload.seconds(cost);
-    let examples = options.forward_examples() as f64;
     let peak = line(
         (1.0, one.peak_bytes as f64),
         (2.0, two.peak_bytes as f64),
-        examples,
+        examples as f64,
     );
     let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     (time, one.base_bytes + peak as u64)
@@ -193,9 +193,11 @@ fn seedless_digest(cell: &Cell) -> String {
 fn of_record(record: &Record) -> Option<Estimate> {
     let (speed, memory) = (record.speed.as_ref()?, record.memory.as_ref()?);
     let time = Duration::try_from_secs_f64(speed.wall_seconds).ok();
+    // The memory of older records is that of training alone.
+    let before = record.pretraining.as_ref().map_or(0, |it| it.peak_bytes);
     Some(Estimate {
         time: time.filter(|time| !time.is_zero())?,
-        peak_bytes: memory.base_bytes + memory.peak_bytes,
+        peak_bytes: memory.base_bytes + memory.peak_bytes.max(before),
         basis: format!("seed {} on file", record.seed),
         load: String::new(),
     })
@@ -206,6 +208,7 @@ mod tests {
     use results::record::Rows;
 
     use super::*;
+    use crate::spec::TrainOptions;
     use crate::sweep::testing::{bag, cells};
 
     #[test]
@@ -231,7 +234,7 @@ mod tests {
             test: 20,
         };
         let work = Workload::new(&options, rows);
-        let (time, bytes) = of_steps(&one, &two, work, &options);
+        let (time, bytes) = of_steps(&one, &two, work, options.forward_examples());
         // Three seconds for each of 80 examples, one for each of 30 that are scored.
         assert_eq!(time, Duration::from_secs(3 * 80 + 30));
         assert_eq!(bytes, 1000 + 50 + 3 * 20);

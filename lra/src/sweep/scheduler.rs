@@ -298,8 +298,9 @@ impl Judge<'_> {
     /// Decides the standing of a record on file of a cell.
     pub fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
         if let Some(what) = run_folder::other_run(&record, &cell.resolved.spec) {
-            let reason =
-                format!("its record on file is of another run: {what}; start over with --force");
+            let reason = format!(
+                "its record on file is of another run: {what}; start over with `lra run --force`"
+            );
             return Ok(self.standing_of_damaged(cell, &reason));
         }
         let is_final = record.outcome.is_final();
@@ -340,7 +341,7 @@ impl Judge<'_> {
         let has_weights = RunFolder::has_weights(&self.options.folder(cell));
         let remedy = match (has_weights, self.retry) {
             (true, _) => {
-                " of `lra run`, or move the file away and continue from the weights beside it with --retry-failed"
+                ", or move the file away and continue from the weights beside it with --retry-failed"
             }
             (false, false) => ", in a sweep with --retry-failed",
             (false, true) => return Standing::ToRun { force: true },

@@ -69,7 +69,8 @@ struct Means {
 }
 
 impl Means {
-    /// Returns the means over updates: of losses over their examples, of norms over the updates.
+    /// Returns the means over updates: of losses over the examples that have them, of norms over
+    /// the updates.
     fn of(updates: &[Means]) -> Means {
         let examples: f64 = updates.iter().map(|it| it.examples).sum();
         let mut means = Means {
@@ -82,7 +83,9 @@ impl Means {
             means.weighted += share * it.weighted;
             means.norm += it.norm / updates.len() as f64;
             for (name, loss) in &it.aux {
-                *means.aux.entry(name.clone()).or_default() += share * loss;
+                let having = updates.iter().filter(|it| it.aux.contains_key(name));
+                let having: f64 = having.map(|it| it.examples).sum();
+                *means.aux.entry(name.clone()).or_default() += it.examples / having * loss;
             }
         }
         means

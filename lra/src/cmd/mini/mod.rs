@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use datasets::{Protocol, Source, Store};
 use models::Family;
-use results::agreement::Standing;
 use results::card::{self, Card, RECIPE, SAME_BLOCK};
 use results::committed;
 use results::{Format, Record, tables};
@@ -78,7 +77,7 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         let own: Vec<&Record> = own.iter().filter_map(State::record).collect();
         Card {
             model: plan.model.to_string(),
-            standing: Standing::of(plan.model.model, &own, &card::rivals(&table, &own)),
+            standing: card::standing(plan.model.model, &own, &table),
             own,
             same_block: same_block.iter().filter_map(State::record).collect(),
             left_out: plan.left_out.clone(),
@@ -99,12 +98,15 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     Ok(scheduler::worst(&runs.states).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// Returns the runs that models are ranked among.
+/// Returns the runs that models are ranked among, which are by the small protocol.
 fn table(arguments: &MiniArgs) -> Result<Vec<Record>> {
-    match &arguments.table {
-        Some(path) => Ok(cmd::load(path, false)?.records),
-        None => committed::MINI.records().class(Class::Data),
-    }
+    let mut records = match &arguments.table {
+        Some(path) => cmd::load(path, false)?.records,
+        None => committed::MINI.records().class(Class::Data)?,
+    };
+    records.retain(|record| record.recipe.name == RECIPE);
+    cmd::agree::drop_rates_of_the_recipe(&mut records);
+    Ok(records)
 }
 
 /// Prints the table: the ranks of all models in it.
@@ -121,9 +123,7 @@ fn ranks(arguments: &MiniArgs) -> Result<ExitCode> {
             "{flag} is for the runs of a model: name one, as in `lra mini s4d`; without a model the table is printed"
         )));
     }
-    let mut records = table(arguments)?;
-    records.retain(|record| record.recipe.name == RECIPE);
-    cmd::agree::drop_rates_of_the_recipe(&mut records);
+    let records = table(arguments)?;
     let ranks = tables::find("ranks")
         .class(Class::Run)?
         .make(&records, None);

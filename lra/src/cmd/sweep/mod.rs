@@ -344,8 +344,10 @@ fn dry_run(
         let folder = judge.options.folder(cell);
         let begun = folder.join("spec.toml").exists();
         // The record of an unfinished run tells whether it can go on.
-        let unfinished = RunFolder::begun(&folder, &cell.resolved.spec);
-        let unfinished = unfinished.ok().flatten();
+        let (unfinished, damage) = match RunFolder::begun(&folder, &cell.resolved.spec) {
+            Ok(record) => (record, None),
+            Err(error) => (None, Some(error)),
+        };
         let pretrains = !cell.resolved.spec.pretrain.is_off();
         // Reads logs, so only what would be resumed is asked.
         let missing = || RunFolder::can_resume(&folder, pretrains, unfinished.as_ref()).err();
@@ -358,6 +360,7 @@ fn dry_run(
             Some(Standing::Over(State::Changed(_))) => ("changed", None),
             Some(Standing::Over(State::Scored { not_compared, .. })) => ("on file", not_compared),
             Some(Standing::Over(other)) => (other.unscored().unwrap_or("on file"), None),
+            None if damage.is_some() => ("damaged", None),
             Some(Standing::ToRun { .. }) if known_here => ("again", None),
             Some(Standing::ToRun { force: true }) => ("again", None),
             Some(Standing::ToRun { force: false }) if begun => ("resume", None),
@@ -366,7 +369,10 @@ fn dry_run(
         };
         let (state, estimate) = match (state == "resume").then(missing).flatten() {
             Some(missing) => ("incomplete", Err(missing.to_string())),
-            None => (state, estimator.estimate(cell)?),
+            None => match damage.filter(|_| state == "damaged") {
+                Some(damage) => (state, Err(damage.to_string())),
+                None => (state, estimator.estimate(cell)?),
+            },
         };
         lines.push(Line {
             cell,
