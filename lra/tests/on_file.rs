@@ -386,6 +386,24 @@ fn a_score_of_replaced_files_is_not_on_file_without_stored_data() {
     );
 }
 
+/// The plan of a sweep says what the sweep will do with a damaged record.
+#[test]
+fn a_plan_and_a_sweep_agree_on_a_damaged_record() {
+    let place = Place::new();
+    place.ok(RUN);
+    let record = place.run_folder("runs").join("record.json");
+    fs::write(&record, "{").unwrap();
+    let plan = place.ok(&format!("{SWEEP} --dry-run --json"));
+    let plan: Value = serde_json::from_str(&plan).unwrap();
+    assert!(plan.to_string().contains("is not a run record"), "{plan}");
+    assert!(plan.to_string().contains("\"failed\""), "{plan}");
+    let message = err(&place.lra(SWEEP));
+    assert!(
+        message.contains("start over with `lra run --force`, or move"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_score_of_an_edited_model_is_not_on_file() {
     let place = Place::of_example("own_model");

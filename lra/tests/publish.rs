@@ -30,7 +30,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// What is in the folder is moved aside.
+/// Writing a site moves the earlier contents of its folder aside.
 #[test]
 fn a_site_does_not_take_the_place_of_its_source() {
     let place = Place::new();

@@ -1526,7 +1526,7 @@ fn a_better_ending_counts_for_the_same_seeds_and_data_alone() {
         cell.unwrap().state
     };
     assert_eq!(state(|_| ()), State::Improved);
-    // What is worse is worse, whatever else got better.
+    // A worse figure counts although the ending got better.
     assert_eq!(state(|row| row.accuracy = Some(0.05)), State::Regressed);
     let heavy = |row: &mut Row| row.peak_bytes = row.peak_bytes.map(|it| 2 * it);
     assert_eq!(state(heavy), State::Regressed);

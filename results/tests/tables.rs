@@ -278,7 +278,7 @@ fn diverged(record: Record) -> Record {
 }
 
 /// A model that fails with half of its seeds does not reproduce what a paper prints.
-/// What forbids the comparison of one seed forbids that of the cell.
+/// One seed that may not be compared forbids the comparison of its cell.
 #[test]
 fn a_cell_is_comparable_if_all_its_seeds_are() {
     let verdict = |alter: fn(&mut Record)| {

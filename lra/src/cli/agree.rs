@@ -40,7 +40,8 @@ pub struct AgreeArgs {
     /// [default: all]
     #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
-    /// Measure to rank runs by [default: bits gained if all runs of the anchors have them, else accuracy]
+    /// Measure to rank runs by [default: bits gained if all runs of the anchors have them, else
+    /// accuracy]
     #[arg(long, value_name = "MEASURE", ignore_case = true)]
     pub by: Option<MeasureChoice>,
     /// Format of the table: text, markdown, csv, json or latex

@@ -59,7 +59,7 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
 /// Returns the case files. Of a whole folder (`lra parity cases/*`), it skips the scripts and names
 /// them in a line.
 fn cases(files: &[PathBuf]) -> Vec<&Path> {
-    // A name that is no file is a mistake, whatever its end.
+    // A file that is missing is reported as such, also if its name has another ending.
     let is_case =
         |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors") || !file.exists();
     let (cases, others): (Vec<_>, Vec<_>) = files.iter().partition(is_case);

@@ -222,16 +222,8 @@ impl Scheduler<'_> {
             return Ok(Start::Taken);
         };
         // Another sweep may have finished it since this one began.
-        let standing = match RunFolder::begun(&folder, &cell.resolved.spec) {
-            Ok(Some(record)) => self.judge.standing(cell, record)?,
-            Ok(None) => Standing::ToRun { force: false },
-            // Only damage is a reason to start over, and says so.
-            Err(error) if run_folder::is_damage(&error) => {
-                self.judge.standing_of_damaged(cell, &error.to_string())
-            }
-            Err(error) => Standing::Over(State::Failed(Failure::of(&error))),
-        };
-        match standing {
+        let begun = RunFolder::begun(&folder, &cell.resolved.spec);
+        match self.judge.standing_of_begun(cell, begun)? {
             Standing::Over(state) => Ok(Start::OnFile(state)),
             Standing::ToRun { force } => {
                 let job = Job::start(index, cell, self.options, device, lock, force)?;
@@ -333,6 +325,23 @@ impl Judge<'_> {
                 None => Standing::ToRun { force: false },
             },
         })
+    }
+
+    /// Decides the standing of a cell by the record in its folder, if there is one.
+    pub fn standing_of_begun(
+        &self,
+        cell: &Cell,
+        begun: Result<Option<Record>>,
+    ) -> Result<Standing> {
+        match begun {
+            Ok(Some(record)) => self.standing(cell, record),
+            Ok(None) => Ok(Standing::ToRun { force: false }),
+            // Only damage is a reason to start over, and says so.
+            Err(error) if run_folder::is_damage(&error) => {
+                Ok(self.standing_of_damaged(cell, &error.to_string()))
+            }
+            Err(error) => Ok(Standing::Over(State::Failed(Failure::of(&error)))),
+        }
     }
 
     /// Decides the standing of a cell whose record on file is damaged or of another run, for a

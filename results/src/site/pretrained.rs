@@ -96,7 +96,7 @@ mod tests {
         let with = seen(0.5, Some(1_000), 500);
         let [best, worse] = [seen(0.45, None, 1_500), seen(0.4, None, 1_575)];
         let [short, long] = [seen(0.9, None, 1_420), seen(0.8, None, 1_580)];
-        // Settings are chosen by validation, whatever their test scores.
+        // A high test score does not choose a setting.
         let mut lucky = seen(0.49, None, 1_500);
         lucky[0].scores.as_mut().unwrap().val_accuracy = Some(0.3);
         let mut other_recipe = seen(0.7, None, 1_500);

@@ -119,10 +119,9 @@ impl Task for ListOps {
             100.0 * effort.accepted as f64 / effort.attempts as f64,
             effort.repeated,
         ));
-        if effort.repeated > 0 {
+        if 100 * effort.repeated > effort.accepted {
             writer.note(
-                "frequent, that is short, expressions are drawn first and lie in train: those of val and test are longer on average"
-                    .to_owned(),
+                "short expressions repeat, and their first copies lie in train: val and test have longer ones on average",
             );
         }
         Ok(())

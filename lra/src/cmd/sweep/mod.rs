@@ -344,33 +344,43 @@ fn dry_run(
         let folder = judge.options.folder(cell);
         let begun = folder.join("spec.toml").exists();
         // The record of an unfinished run tells whether it can go on.
-        let (unfinished, damage) = match RunFolder::begun(&folder, &cell.resolved.spec) {
-            Ok(record) => (record, None),
-            Err(error) => (None, Some(error)),
-        };
+        let begun_run = RunFolder::begun(&folder, &cell.resolved.spec);
+        let unfinished = begun_run.as_ref().ok().cloned().flatten();
         let pretrains = !cell.resolved.spec.pretrain.is_off();
         // Reads logs, so only what would be resumed is asked.
         let missing = || RunFolder::can_resume(&folder, pretrains, unfinished.as_ref()).err();
         let known = on_file.get(&cell.digest).cloned();
         let known_here = known.is_some();
-        let standing = known
-            .or_else(|| unfinished.clone())
-            .map(|it| judge.standing(cell, it));
-        let (state, not_compared) = match standing.transpose()? {
-            Some(Standing::Over(State::Changed(_))) => ("changed", None),
-            Some(Standing::Over(State::Scored { not_compared, .. })) => ("on file", not_compared),
-            Some(Standing::Over(other)) => (other.unscored().unwrap_or("on file"), None),
-            None if damage.is_some() => ("damaged", None),
-            Some(Standing::ToRun { .. }) if known_here => ("again", None),
-            Some(Standing::ToRun { force: true }) => ("again", None),
-            Some(Standing::ToRun { force: false }) if begun => ("resume", None),
-            None if begun => ("resume", None),
-            _ => ("run", None),
+        let standing = match known {
+            Some(known) => judge.standing(cell, known)?,
+            None => judge.standing_of_begun(cell, begun_run)?,
+        };
+        // The reason why nothing can be told of its time.
+        let mut unusable = None;
+        let (state, not_compared) = match standing {
+            Standing::Over(State::Changed(_)) => ("changed", None),
+            Standing::Over(State::Scored { not_compared, .. }) => ("on file", not_compared),
+            Standing::Over(other) => {
+                let state = other.unscored().unwrap_or("on file");
+                if let State::Failed(Failure {
+                    record: None,
+                    reason,
+                    ..
+                }) = other
+                {
+                    unusable = Some(reason);
+                }
+                (state, None)
+            }
+            Standing::ToRun { .. } if known_here => ("again", None),
+            Standing::ToRun { force: true } => ("again", None),
+            Standing::ToRun { force: false } if begun => ("resume", None),
+            Standing::ToRun { force: false } => ("run", None),
         };
         let (state, estimate) = match (state == "resume").then(missing).flatten() {
             Some(missing) => ("incomplete", Err(missing.to_string())),
-            None => match damage.filter(|_| state == "damaged") {
-                Some(damage) => (state, Err(damage.to_string())),
+            None => match unusable {
+                Some(reason) => (state, Err(reason)),
                 None => (state, estimator.estimate(cell)?),
             },
         };

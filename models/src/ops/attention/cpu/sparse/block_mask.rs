@@ -19,8 +19,8 @@ impl QueryRange {
     const NONE: u8 = u8::MAX;
 
     /// Returns the range of queries that see a key. `range` has the indices of the queries in their
-    /// block, from 0; one that ends before it starts is empty. If `diagonal` is one of them, the score of that query gets the
-    /// `diagonal_bias` of [`BlockMask::new`] in addition.
+    /// block, from 0; one that ends before it starts is empty. If `diagonal` is one of them, the
+    /// score of that query gets the `diagonal_bias` of [`BlockMask::new`] in addition.
     ///
     /// # Panics
     /// If an index is not below 64, the most queries of a block.
