@@ -30,7 +30,7 @@ use crate::{
     loss::{Loss, cross_entropies},
     mask::zero_padding,
     ops::{ScanOptions, scan},
-    options::{NormKind, NormPlace, Residual},
+    options::Residual,
     params::{Attributes, LECUN_NORMAL},
     pass::Supervision,
     prediction::{Decoder, Sequences},
@@ -330,9 +330,13 @@ fn check(weights: &Auxiliary, backbone: &Backbone, options: &Options) -> Result<
     };
     let there = backbone.encoder.states_between() > 0;
     refuse(there, LAYERS, weights.layers, reason)?;
-    let counted = block.norm == NormKind::Power && block.norm_place == NormPlace::Pre;
-    let reason = "the last norm's running statistics (block.norm = power) are of the last layer";
-    refuse(!counted, LAYERS, weights.layers, reason)?;
+    let reason = "the last norm's running statistics (block.norm = power, batch or batch_masked) are of the last layer";
+    refuse(
+        !block.has_running_last_norm(),
+        LAYERS,
+        weights.layers,
+        reason,
+    )?;
     let whole = backbone.encoder.keeps_length();
     refuse(whole, POSITIONS, weights.positions, SHORTENED)?;
     refuse(whole, NEXT, weights.next, SHORTENED)?;

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use lra_models::{
     COMPONENTS, Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape,
     Tokens, loss, mixers,
-    options::{ChannelKind, Choice, Component, NormKind},
+    options::{ChannelKind, Choice, Component, Layers, NormKind, NormPlace, Pooling, Positions},
 };
 
 const KINDS: [&str; 4] = ["transformer", "performer", "local", "sinkhorn"];
@@ -232,7 +232,7 @@ fn combinations_without_a_meaning_are_refused() {
         let error = options.validate().unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    use lra_models::options::{ChannelKind, Gate, NormPlace, Positions, Residual};
+    use lra_models::options::{Gate, Residual};
     refused(
         |options| options.block.residual = Residual::Rezero,
         "block.norm = none",
@@ -262,6 +262,39 @@ fn combinations_without_a_meaning_are_refused() {
         },
         "unless embed.positions is sinusoid or learned",
     );
+    refused(
+        |options| {
+            options.block.norm = NormKind::Batch;
+            options.block.norm_place = NormPlace::Pre;
+            options.block.last_norm = true;
+            options.head.layers = Layers::Mix;
+        },
+        "running statistics are of one layer",
+    );
+}
+
+/// Layers in which information only moves forward see the CLS token last. Positions that are
+/// marked within the encoder would be those of its neighbours.
+#[test]
+fn a_cls_token_that_moves_refuses_positions_marked_on_the_way() {
+    for name in ["transformer_xl", "compressive", "hierarchical"] {
+        let model = mixers::find(name).unwrap();
+        let built = |every_layer: bool, positions, pooling| {
+            let mut options = small(model);
+            options.embed.positions = positions;
+            options.embed.every_layer = every_layer;
+            options.head.pooling = pooling;
+            let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+            let built = Classifier::new(model, &shape(), &options, &parameters);
+            built.err().map(|error| error.to_string())
+        };
+        let refused = built(false, Positions::Conditional, Pooling::Cls).unwrap();
+        assert!(refused.contains("where head.pooling = cls"), "{refused}");
+        assert_eq!(built(false, Positions::Conditional, Pooling::Mean), None);
+        assert_eq!(built(false, Positions::Learned, Pooling::Cls), None);
+        let refused = built(true, Positions::Learned, Pooling::Cls).unwrap();
+        assert!(refused.contains("embed.every_layer"), "{refused}");
+    }
 }
 
 /// Every model of the registry supports a component about queries, keys and scores, or refuses it by
@@ -345,7 +378,7 @@ fn rotation_leaves_what_depends_on_distance() {
     // not with a rotation or a bias.
     let model = mixers::find("transformer").unwrap();
     let mut options = small(model);
-    options.embed.positions = lra_models::options::Positions::None;
+    options.embed.positions = Positions::None;
     let logits = |options: &Options, backwards: bool| {
         let (classifier, _) = classifier(model, options, DType::F64);
         let mut ids: Vec<u32> = vec![1, 5, 2, 7, 3];

@@ -6,7 +6,7 @@ use crate::{
     Classifier, Inputs, Mask, Parameters, RngKey,
     loss::{AuxLosses, cross_entropy},
     mixers,
-    options::Pooling,
+    options::{NormKind, Pooling},
     testing::{check_layer, close, normal, parameters, shape},
 };
 
@@ -232,6 +232,8 @@ fn refusals_say_why_and_what_would_do() {
         ("reformer", "reversible", "layers"),
         ("transformer", "single", "layers"),
         ("transformer", "power", "layers"),
+        ("transformer", "batch", "layers"),
+        ("transformer", "batch_masked", "layers"),
         ("transformer", "complex", "masked"),
     ] {
         let mut options = options(name);
@@ -239,6 +241,8 @@ fn refusals_say_why_and_what_would_do() {
             "reversible" => options.block.residual = Residual::Reversible,
             "single" => options.block.layers = 1,
             "power" => options.block.norm = NormKind::Power,
+            "batch" => options.block.norm = NormKind::Batch,
+            "batch_masked" => options.block.norm = NormKind::BatchMasked,
             "complex" => options.embed.positions = crate::options::Positions::Complex,
             _ => {}
         }

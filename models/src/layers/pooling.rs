@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use crate::{
     Mask, Pass, Result, VarBuilder,
     layers::Mab,
-    ops::pooling::weighted_sum,
+    ops::pooling::{max, weighted_sum},
     options::{BlockOptions, Pooling},
 };
 
@@ -72,10 +72,10 @@ impl Pool {
             Self::Max => match mask {
                 Some(mask) => {
                     let additive = mask.additive().unsqueeze(2)?; // (B, L, 1)
-                    let most = hidden.broadcast_add(&additive)?.max(1)?; // (B, D)
+                    let most = max(&hidden.broadcast_add(&additive)?, 1)?; // (B, D)
                     Ok(most.broadcast_mul(mask.has_valid())?)
                 }
-                None => Ok(hidden.max(1)?),
+                None => max(hidden, 1),
             },
             Self::Attention(mab) => {
                 let gathered = mab.forward(hidden, &pass.with_mask(mask))?; // (B, 1, width)

@@ -137,6 +137,12 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
             )
         })
     };
+    require(
+        !(context.cls && context.conditional),
+        "embed.positions",
+        "conditional",
+        "another value where head.pooling = cls, whose token is one of the first segment",
+    )?;
     let below = stack("lower", lower, segment, model, context.conditional)?;
     require(
         below.losses().is_empty(),

@@ -324,4 +324,14 @@ impl BlockOptions {
     pub fn head_dim(&self) -> usize {
         self.qkv_dim / self.heads
     }
+
+    /// Returns whether the norm behind the last block keeps running statistics, which fit the
+    /// states of one depth only.
+    pub(crate) fn has_running_last_norm(&self) -> bool {
+        let runs = matches!(
+            self.norm,
+            NormKind::Power | NormKind::Batch | NormKind::BatchMasked
+        );
+        runs && self.norm_place == NormPlace::Pre && self.last_norm
+    }
 }

@@ -134,6 +134,12 @@ impl Options {
             "true where block.norm_place = post, which has none to leave out",
         )?;
         require(
+            self.head.layers == Layers::Last || !block.has_running_last_norm(),
+            "head.layers",
+            "mix",
+            "last where block.norm = power, batch or batch_masked, since the last norm's running statistics are of one layer",
+        )?;
+        require(
             self.embed.input == Input::Ids || self.embed.positions != Positions::Complex,
             "embed.input",
             "scalar",

@@ -1,7 +1,11 @@
 //! Compression of the S rows that leave the memory to ⌈S/c⌉ rows.
 
 use super::Parts;
-use crate::{mask::PADDED, ops::activation::relu, prelude::*};
+use crate::{
+    mask::PADDED,
+    ops::{activation::relu, pooling::max},
+    prelude::*,
+};
 
 /// f.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +87,7 @@ impl Compression {
             (Some(conv), _) => conv.forward(&x.reshape((count, rows, self.rate * dim))?)?,
             (None, Kind::Max) => {
                 let hidden = weights.affine(PADDED, -PADDED)?;
-                let most = x.broadcast_add(&hidden)?.max(2)?;
+                let most = max(&x.broadcast_add(&hidden)?, 2)?;
                 most.broadcast_mul(&new_valid)?
             }
             (None, _) => {

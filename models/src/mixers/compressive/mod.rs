@@ -98,7 +98,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let stack = encoder::blocks(context, |layer| {
         Ok(Box::new(Compressive::new(layer, &options)?))
     })?;
-    Ok(with_cls_last(stack, context.cls))
+    with_cls_last(stack, context)
 }
 
 struct Compressive {

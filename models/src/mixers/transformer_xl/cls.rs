@@ -4,15 +4,35 @@
 use crate::{Encoded, prelude::*};
 
 /// Wraps `encoder` such that a CLS token at position 0 moves behind the last valid one of its row;
-/// hidden states are in the order of the input.
-pub(in crate::mixers) fn with_cls_last(encoder: Box<dyn Encoder>, cls: bool) -> Box<dyn Encoder> {
-    match cls {
-        true => Box::new(ClsLast(encoder)),
-        false => encoder,
+/// hidden states are in the order of the input. Without a CLS token it returns `encoder`.
+///
+/// # Errors
+/// If positions are marked within the encoder, which would mark those of the moved tokens.
+pub(in crate::mixers) fn with_cls_last(
+    encoder: Box<dyn Encoder>,
+    context: &ModelContext,
+) -> Result<Box<dyn Encoder>> {
+    if !context.cls {
+        return Ok(encoder);
     }
+    let moved = "where head.pooling = cls, whose token moves behind the others";
+    require(
+        context.positions.is_none(),
+        "embed.every_layer",
+        true,
+        format!("false {moved}"),
+    )?;
+    require(
+        !context.conditional,
+        "embed.positions",
+        "conditional",
+        format!("another value {moved}"),
+    )?;
+    Ok(Box::new(ClsLast(encoder)))
 }
 
-struct ClsLast(Box<dyn Encoder>);
+/// An encoder whose CLS token comes last.
+pub(super) struct ClsLast(pub(super) Box<dyn Encoder>);
 
 impl Encoder for ClsLast {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {

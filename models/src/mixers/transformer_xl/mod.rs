@@ -83,7 +83,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let stack = encoder::blocks(context, |layer| {
         Ok(Box::new(Plain(Recurrence::new(layer, &options)?)))
     })?;
-    Ok(with_cls_last(stack, context.cls))
+    with_cls_last(stack, context)
 }
 
 /// Attention whose memory holds positions alone.

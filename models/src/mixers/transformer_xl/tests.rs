@@ -1,6 +1,7 @@
 use candle_core::{Device, Var};
 use serde_json::{Value, json};
 
+use super::cls::ClsLast;
 use super::*;
 use crate::{
     Encoded, Mask, Parameters, RngKey,
@@ -174,7 +175,7 @@ impl Encoder for Numbers {
 fn a_cls_token_runs_behind_the_last_real_token_and_comes_back() {
     let x = normal("x", &[3, 9, 1]);
     let numbers = |mask: Option<&Mask>| -> Vec<Vec<f64>> {
-        let encoder = with_cls_last(Box::new(Numbers), true);
+        let encoder = ClsLast(Box::new(Numbers));
         let hidden = encoder.forward(&x, &pass().with_mask(mask)).unwrap().hidden;
         let added = (hidden - &x).unwrap().squeeze(2).unwrap();
         let added = added.round().unwrap();

@@ -37,6 +37,8 @@ const LEFT_OUT: f64 = -1e4;
 /// The least logarithm of a decay that the composed form tells from less: e^-100 is 0 in f32.
 const LEAST_LOG_DECAY: f64 = -100.0;
 
+const NAME: &str = "gated linear attention";
+
 /// Options of [`gated_linear_attention`]: all that is not queries q, keys k and values v. Its
 /// states S are matrices (K, V) in each of H heads, for keys of width K and values of width V. The
 /// defaults compute S_t = S_(t-1) + k_t v_tᵀ.
@@ -99,6 +101,9 @@ pub fn gated_linear_attention(
             ..*options
         };
         let y = gated_linear_attention(q, k, v, &options)?;
+        check(bonus.dims() == &k.dims()[2..], NAME, || {
+            format!("a bonus of {:?} for keys {:?}", bonus.shape(), k.shape())
+        })?;
         let own = (q * k)?.broadcast_mul(bonus)?.sum_keepdim(D::Minus1)?;
         return Ok((y + v.broadcast_mul(&own)?)?);
     }
@@ -199,7 +204,7 @@ fn check_shapes(
         && v.dims()[..3] == tokens
         && log_decay.is_none_or(|x| x.dims() == tokens || x.dims() == q.dims())
         && delta.is_none_or(|x| x.dims() == tokens);
-    check(fits, "gated linear attention", || {
+    check(fits, NAME, || {
         let [q, k, v] = [q, k, v].map(Tensor::shape);
         let [log_decay, delta] = [log_decay, delta].map(|x| x.map(Tensor::shape));
         format!(

@@ -390,6 +390,15 @@ fn bonus_and_norm_are_as_documented() {
     };
     let actual = gated_linear_attention(q, k, v, &options).unwrap();
     close(&actual, &expected, 1e-10, "normalised");
+    for shape in [&[3][..], &[1, 3], &[2, 1], &[3, 2]] {
+        let bonus = normal("bonus", shape);
+        let options = GatedLinearAttentionOptions {
+            bonus: Some(&bonus),
+            ..plain
+        };
+        let error = gated_linear_attention(q, k, v, &options).unwrap_err();
+        assert!(error.to_string().contains("a bonus of"), "{error}");
+    }
     check_gradient("bonus and norm", &[&shape, &shape, &shape, &[2, 3]], |x| {
         let options = GatedLinearAttentionOptions {
             bonus: Some(&x[3]),

@@ -51,3 +51,39 @@ fn weights_of_another_shape_are_an_error() {
         }
     }
 }
+
+#[test]
+fn equal_largest_values_share_the_gradient() {
+    let rows = [[3.0, 1.0, 3.0, 2.0, 3.0], [1.0, 4.0, 0.1, 4.0, 0.0f32]];
+    for dtype in [DType::F32, DType::F64] {
+        let x = Tensor::new(&rows, &Device::Cpu).unwrap();
+        let x = Var::from_tensor(&x.to_dtype(dtype).unwrap()).unwrap();
+        let most = max(&x, 1).unwrap();
+        let gradients = most.backward().unwrap();
+        let of_x = gradients.get(&x).unwrap().to_dtype(DType::F64).unwrap();
+        let third = 1.0 / 3.0;
+        for (gradient, expected) in of_x
+            .to_vec2::<f64>()
+            .unwrap()
+            .iter()
+            .zip([[third, 0.0, third, 0.0, third], [0.0, 0.5, 0.0, 0.5, 0.0]])
+        {
+            let apart = gradient.iter().zip(expected).map(|(a, b)| (a - b).abs());
+            assert!(apart.fold(0.0, f64::max) < 1e-7, "{gradient:?}");
+        }
+        let most = most.to_dtype(DType::F64).unwrap();
+        assert_eq!(most.to_vec1::<f64>().unwrap(), [3.0, 4.0]);
+    }
+}
+
+/// A sequence with a number that is not finite must not get a score.
+#[test]
+fn a_value_that_is_no_number_is_not_passed_over() {
+    for place in 0..3 {
+        let mut row = [1.0, 2.0, 0.5f32];
+        row[place] = f32::NAN;
+        let x = Tensor::new(&[row, [1.0, 2.0, 0.5]], &Device::Cpu).unwrap();
+        let most: Vec<f32> = max(&x, 1).unwrap().to_vec1().unwrap();
+        assert!(most[0].is_nan() && most[1] == 2.0, "{place}: {most:?}");
+    }
+}

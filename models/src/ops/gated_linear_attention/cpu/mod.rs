@@ -32,10 +32,9 @@ use self::backward::Backward;
 use self::chunk::{Forward, Operands};
 use self::narrow::{LANES, NarrowBackward, NarrowForward, TILE};
 use self::order::ScanOrder;
-use super::CHUNK;
+use super::{CHUNK, NAME};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, Input, View, apply};
 
-const NAME: &str = "gated linear attention";
 /// Chunks between two states that are kept.
 const CHUNKS: usize = 4;
 /// Rows between two states that are kept.
