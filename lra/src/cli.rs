@@ -191,10 +191,10 @@ pub struct RunArgs {
     #[arg(long, value_parser = parse::seeds, value_name = "A..B")]
     pub seeds: Option<parse::Seeds>,
     /// Number of updates (the same as --set train.steps=N)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub steps: Option<usize>,
     /// Examples per forward pass; gradients are accumulated (the same as --set train.micro_batch=N)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub micro_batch: Option<usize>,
     /// Predict tokens of the training inputs first: masked, or next for causal models (the same as
     /// --set pretrain.kind=KIND; pretrain.share, .steps, .batch and .learning_rate are the task's

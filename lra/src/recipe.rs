@@ -212,8 +212,13 @@ impl Recipe {
     }
 
     fn parse(name: String, text: &str) -> Result<Self> {
-        let table = toml::from_str::<toml::Table>(text);
-        let is_spec = table.is_ok_and(|table| table.contains_key(of_spec::MARK));
+        let table = toml::from_str::<toml::Table>(text).unwrap_or_default();
+        for (key, value) in &table {
+            no_setting(key, value).map_or(Ok(()), |what| {
+                Err(Error::usage(format!("recipe {name}: {what}")))
+            })?;
+        }
+        let is_spec = table.contains_key(of_spec::MARK);
         let body = match is_spec {
             true => toml::from_str(text).map(of_spec::Settings::into_body),
             false => toml::from_str(text),
@@ -470,4 +475,20 @@ pub fn absent<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
         format!("note: runs by recipe {name}, which this program does not have{remark}")
     };
     absent.into_iter().map(line).collect()
+}
+
+/// Returns the first value in a recipe that no setting can have, in words. Settings are kept as
+/// JSON, which has no dates and no infinite numbers.
+fn no_setting(key: &str, value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::Datetime(date) => Some(format!("{key} = {date}: a date is no setting")),
+        toml::Value::Float(number) if !number.is_finite() => {
+            Some(format!("{key} = {number} is not a finite number"))
+        }
+        toml::Value::Array(items) => items.iter().find_map(|item| no_setting(key, item)),
+        toml::Value::Table(table) => table
+            .iter()
+            .find_map(|(inner, value)| no_setting(&format!("{key}.{inner}"), value)),
+        _ => None,
+    }
 }

@@ -53,6 +53,20 @@ pub enum Error {
         /// Position at which reading stopped, and the reason.
         reason: String,
     },
+    /// A line of a file of measurements holds none.
+    #[error(
+        "{}, line {line}: not a measurement of `lra bench`: {}",
+        shown(path),
+        one_line(reason)
+    )]
+    NotABench {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// Position at which reading stopped, and the reason.
+        reason: String,
+    },
     /// A file that should hold a baseline holds none.
     #[error(
         "{} is not a baseline: {}; restore it, or remove it and write it anew with `lra check --update`",

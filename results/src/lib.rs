@@ -38,6 +38,7 @@ pub mod equivalence;
 mod error;
 mod format;
 pub mod imported;
+mod json;
 mod markup;
 pub mod meaning;
 pub mod metrics;

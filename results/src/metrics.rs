@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::format::counted;
 use crate::markup::visible;
 use crate::record::{Dense, Outcome, Record, Scores, number, numbers};
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 
 /// Name of the log within a run's folder.
 pub const FILE: &str = "metrics.jsonl";
@@ -88,20 +88,10 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
         serde_json::from_str(line).map_err(|error| Error::NotALog {
             path: path.clone(),
             line: index + 1,
-            reason: reason(&error),
+            reason: json::reason_in_line(&error),
         })
     });
     lines.collect()
-}
-
-/// Returns the reason why a line cannot be read. The parser counts lines of its own text, which is
-/// one.
-fn reason(error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        return "it is cut off".to_owned();
-    }
-    let text = error.to_string();
-    text.replace(" at line 1 column", " at column")
 }
 
 /// Returns all scores of a run: those of each validation in its log, then those of its record.

@@ -16,7 +16,7 @@ use serde::de::IgnoredAny;
 
 use crate::markup::shown;
 use crate::record::{Record, SCHEMA};
-use crate::{Error, Result, atomic, metrics};
+use crate::{Error, Result, atomic, json, metrics};
 
 /// Name of a run's record within its folder.
 pub const FILE: &str = "record.json";
@@ -137,7 +137,7 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
     let path = path.to_owned();
     move |error| Error::NotARecord {
         path,
-        reason: error.to_string(),
+        reason: json::reason(&error),
     }
 }
 

@@ -439,21 +439,21 @@ fn times_that_cannot_be_are_refused() {
     for (alter, words) in [
         (
             (|cell| cell.rounds[1].seconds[0] = 0.0) as fn(&mut Bench),
-            "line 2: rounds[1].seconds[0] is 0, which is not a number above 0",
+            "lra bench`: rounds[1].seconds[0] is 0, which is not a number above 0",
         ),
         (
             |cell| cell.rounds[0].seconds[1] = -1.0,
-            "line 2: rounds[0].seconds[1] is -1",
+            "lra bench`: rounds[0].seconds[1] is -1",
         ),
         (
             |cell| cell.rounds[0].phases.forward = -0.5,
-            "line 2: rounds[0].phases.forward is -0.5",
+            "lra bench`: rounds[0].phases.forward is -0.5",
         ),
         (
             |cell| cell.matmul_flops_per_second = Some(0.0),
-            "line 2: matmul_flops_per_second is 0",
+            "lra bench`: matmul_flops_per_second is 0",
         ),
-        (|cell| cell.length = 0, "line 2: length is 0"),
+        (|cell| cell.length = 0, "lra bench`: length is 0"),
         (
             |cell| {
                 cell.base = Some(Base {
@@ -468,7 +468,10 @@ fn times_that_cannot_be_are_refused() {
         ),
     ] {
         let error = refused(alter);
-        assert!(error.contains(words), "{error}");
+        assert!(
+            error.contains(", line 2: ") && error.contains(words),
+            "{error}"
+        );
     }
 }
 

@@ -1019,11 +1019,11 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
         (text.replacen("task,", "tusk,", 1), "its first line is not"),
         (
             text.replacen(",2000,", ",many,", 1),
-            "line 2: test_rows: invalid digit",
+            "line 2: test_rows: not a whole number",
         ),
         (
             text.replacen(",0.36,", ",x,", 1),
-            "line 2: accuracy: invalid float",
+            "line 2: accuracy: not a number",
         ),
         (
             text.replacen("task,", "task,task,", 1),

@@ -278,10 +278,10 @@ fn a_store_is_searched_in_depth_and_names_what_it_skips() {
     assert!(skipped[0].starts_with("copy: copy of ") && skipped[0].ends_with("record.json"));
     assert_eq!(
         skipped[1],
-        "foreign: not a run record: missing field `schema` at line 1 column 19"
+        "foreign: not a run record: `schema` is missing at line 1 column 19"
     );
     assert!(
-        skipped[2].starts_with("truncated: not a run record: EOF while parsing"),
+        skipped[2].starts_with("truncated: not a run record: it is cut off at line"),
         "{skipped:?}"
     );
     assert_eq!((skipped.len(), loaded.damaged()), (3, 2));

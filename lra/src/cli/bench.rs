@@ -37,13 +37,13 @@ pub struct BenchArgs {
     #[arg(long, default_value = "nystromformer", value_name = "NAME")]
     pub recipe: String,
     /// Examples per step [default: the recipe's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub batch: Option<usize>,
     /// Change any setting, such as block.layers=4 or train.micro_batch=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Rounds; each measures every cell once, in its own process [default: 5, with --base 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<u32>(1..=1000))]
     pub rounds: Option<u32>,
     /// Time that each process measures, at least two steps [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use datasets::{Protocol, Source, SplitName};
 
+use super::parse;
 use crate::task_choice::TaskChoice;
 
 #[derive(Clone, Debug, Args)]
@@ -158,7 +159,7 @@ pub enum DataVerb {
         #[command(flatten)]
         choice: DataChoice,
         /// Number of the example, from 0
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = parse::whole::<usize>(0..=u64::MAX))]
         row: usize,
         /// Split of the example: train, val or test
         #[arg(long, default_value_t = SplitName::Train)]

@@ -36,7 +36,7 @@ pub struct MiniArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Number of simultaneous runs
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = parse::whole::<u16>(1..=1000))]
     pub jobs: u16,
     /// Worker threads of all runs together; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]

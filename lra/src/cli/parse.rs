@@ -1,6 +1,7 @@
 //! Parsers for the values of flags.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -121,6 +122,24 @@ pub fn threads(text: &str) -> Result<usize, String> {
     })
 }
 
+/// Returns the parser of a whole number in a range.
+pub fn whole<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number
+            .and_then(|it: u64| it.try_into().ok())
+            .ok_or_else(|| {
+                let (least, most) = (range.start(), range.end());
+                match most {
+                    &u64::MAX => format!("'{text}' is not a whole number of at least {least}"),
+                    most => format!("'{text}' is not a whole number from {least} to {most}"),
+                }
+            })
+    }
+}
+
 /// Parses a number from 0 to 1, 1 not included.
 pub fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
@@ -199,6 +218,23 @@ mod tests {
         assert!(names("cuda:3..3").is_err() && names("cpu,").is_err());
         assert_eq!([threads("0"), threads("64")], [Ok(0), Ok(64)]);
         assert!(threads("100000").is_err());
+    }
+
+    #[test]
+    fn whole_numbers_outside_of_their_range_name_it() {
+        let jobs = whole::<u16>(1..=1000);
+        assert_eq!((jobs("1"), jobs("1000")), (Ok(1), Ok(1000)));
+        for wrong in ["0", "1001", "-1", "1.5", "x", ""] {
+            let told = format!("'{wrong}' is not a whole number from 1 to 1000");
+            assert_eq!(jobs(wrong), Err(told));
+        }
+        let row = whole::<usize>(0..=u64::MAX);
+        assert_eq!(row("0"), Ok(0));
+        assert_eq!(
+            row("-1"),
+            Err("'-1' is not a whole number of at least 0".to_owned())
+        );
+        assert!(whole::<u8>(0..=u64::MAX)("256").is_err());
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct ReproArgs {
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,
     /// Examples per forward pass; gradients are accumulated (as `lra run --micro-batch`)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub micro_batch: Option<usize>,
     /// Split rules: tay2021 (as published, where the test split may have been validated on) or
     /// clean

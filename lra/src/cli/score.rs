@@ -57,7 +57,7 @@ pub struct ScoredData {
     #[arg(long, default_value_t = SplitName::Test)]
     pub split: SplitName,
     /// Score only the first examples of the split; 0 means all
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub limit: usize,
     /// Change a data setting, such as data.max_length=256
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -109,7 +109,7 @@ pub struct ExplainArgs {
     #[command(flatten)]
     pub on: ScoredData,
     /// Also print the N wrong predictions with the largest loss
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub show: usize,
     /// Draw the wrong predictions with the largest loss, if examples are pictures
     #[arg(long, value_name = "FILE")]

@@ -67,7 +67,7 @@ pub struct SweepArgs {
     )]
     pub recipe: Vec<String>,
     /// Number of updates (the same as --set train.steps=N)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<usize>(0..=u64::MAX))]
     pub steps: Option<usize>,
     /// Change any setting of every cell
     #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -78,7 +78,7 @@ pub struct SweepArgs {
     pub grid: Vec<Dimension>,
     /// Draw this many points of the grid instead of running all; a setting may then be a range,
     /// KEY=LOW..HIGH
-    #[arg(long, requires = "grid", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, requires = "grid", value_name = "N", value_parser = parse::whole::<u16>(1..=10_000))]
     pub trials: Option<u16>,
     /// Find learning rates instead of whole runs: a short run at each rate of the recipe; the one
     /// with the lowest validation loss wins
@@ -88,7 +88,7 @@ pub struct SweepArgs {
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
     /// Number of simultaneous runs [default: 1, or one for each of --devices]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse::whole::<u16>(1..=1000))]
     pub jobs: Option<u16>,
     /// Worker threads of all runs together; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
@@ -145,7 +145,7 @@ pub struct SweepArgs {
     #[arg(long, requires = "emit")]
     pub estimate: bool,
     /// Elements of the array job [default: one per cell, at most 1,000]
-    #[arg(long, requires = "emit", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "emit", value_name = "N", value_parser = parse::whole::<u32>(1..=100_000))]
     pub array: Option<u32>,
     /// Also write each run for an experiment tracker into its folder, without a network: wandb, mlflow
     /// or trackio, several with commas; runs on file are left as they are

@@ -491,6 +491,18 @@ fn every_name_in_a_recipe_is_one_of_the_registry() {
     assert_eq!(refused(""), None);
     for (text, hint) in [
         ("[models.Linear]", "'Linear' is spelt 'linear'"),
+        (
+            "[models.linear]\ntrain.clip = [1.0, -nan]",
+            "models.linear.train.clip = NaN is not a finite number",
+        ),
+        (
+            "[models.linear.train]\nrate = inf",
+            "models.linear.train.rate = inf is not a finite number",
+        ),
+        (
+            "[models.linear]\nday = 2026-11-30",
+            "models.linear.day = 2026-11-30: a date is no setting",
+        ),
         ("[models.linaer]", "did you mean 'linear'?"),
         ("[tasks.list_ops]", "did you mean 'listops'?"),
         ("[tasks.ListOps]", "is spelt 'listops'"),

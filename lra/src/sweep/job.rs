@@ -76,6 +76,8 @@ pub enum Ended {
     Failed(Failure),
     /// The run stopped and can be resumed.
     Interrupted,
+    /// Another process began the run first and is working on it.
+    Elsewhere,
 }
 
 /// A run without a score.
@@ -259,6 +261,7 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
             })
         }
         (_, Some(record)) => Ended::of(record),
+        (Some(_), None) if is_at_work(folder) => Ended::Elsewhere,
         (None, None) => Ended::Failed(Failure::new(
             Class::Run,
             format!(
@@ -272,6 +275,11 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
             Ended::Failed(Failure::new(class.unwrap_or(Class::Run), reason))
         }
     }
+}
+
+/// Returns whether a process is working on the run.
+fn is_at_work(folder: &Path) -> bool {
+    matches!(run_folder::lock(&folder.join(run_folder::LOCK)), Ok(None))
 }
 
 /// Returns the reason that the log of a run gives for its end, else its exit status.
@@ -424,6 +432,7 @@ mod tests {
             match ended(folder.path(), status, previous) {
                 Ended::Scored(_) => "scored".to_owned(),
                 Ended::Interrupted => "interrupted".to_owned(),
+                Ended::Elsewhere => "elsewhere".to_owned(),
                 Ended::Failed(failure) => format!("{:?}", failure.class),
             }
         };
@@ -437,5 +446,14 @@ mod tests {
         // With a new score, the run failed at what follows, such as an export to a tracker.
         let found: Vec<_> = [0, 4, 130].map(|code| of(code, None)).into();
         assert_eq!(found, ["scored", "Run", "interrupted"]);
+        // A run that another process began between the look at its folder and the start.
+        let of = |code: i32| {
+            let status = ExitStatus::from_raw(code << 8);
+            ended(folder.path(), status, Some(&*record))
+        };
+        let held = run_folder::lock(&folder.path().join(run_folder::LOCK)).unwrap();
+        assert!(matches!(of(4), Ended::Elsewhere));
+        drop(held);
+        assert!(matches!(of(4), Ended::Failed(_)));
     }
 }

@@ -52,7 +52,7 @@ impl State {
                 not_compared,
             }),
             Ended::Failed(failure) => Some(State::Failed(failure)),
-            Ended::Interrupted => None,
+            Ended::Interrupted | Ended::Elsewhere => None,
         }
     }
 
@@ -160,7 +160,7 @@ impl Scheduler<'_> {
         let mut retried = Instant::now();
         let mut running: Vec<Job> = Vec::new();
         while !self.stop.requested() {
-            self.reap(&mut running, &mut states)?;
+            elsewhere.extend(self.reap(&mut running, &mut states)?);
             if retried.elapsed() >= RETRY_PERIOD {
                 retried = Instant::now();
                 queue.extend(elsewhere.drain(..));
@@ -175,10 +175,7 @@ impl Scheduler<'_> {
                         running.push(*job);
                     }
                     Start::Taken => {
-                        if states[index] != State::Elsewhere {
-                            self.display.waits(&self.cells[index]);
-                        }
-                        states[index] = State::Elsewhere;
+                        self.taken(&mut states, index);
                         elsewhere.push_back(index);
                     }
                     Start::OnFile(state) => {
@@ -232,8 +229,18 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Reaps the jobs that have ended and keeps their states.
-    fn reap(&mut self, running: &mut Vec<Job>, states: &mut [State]) -> Result<()> {
+    /// Notes that another process is working on a cell.
+    fn taken(&mut self, states: &mut [State], cell: usize) {
+        if states[cell] != State::Elsewhere {
+            self.display.waits(&self.cells[cell]);
+        }
+        states[cell] = State::Elsewhere;
+    }
+
+    /// Reaps the jobs that have ended and keeps their states. Returns the cells that other
+    /// processes began first.
+    fn reap(&mut self, running: &mut Vec<Job>, states: &mut [State]) -> Result<Vec<usize>> {
+        let mut taken = Vec::new();
         let mut index = 0;
         while let Some(job) = running.get_mut(index) {
             let Some(ended) = job.poll()? else {
@@ -251,11 +258,16 @@ impl Scheduler<'_> {
                 },
                 Ended::Failed(failure) => State::Failed(failure),
                 Ended::Interrupted => State::Interrupted,
+                Ended::Elsewhere => {
+                    self.taken(states, job.cell);
+                    taken.push(job.cell);
+                    continue;
+                }
             };
             self.display
                 .ended(self.cells, states, job.cell, Some(job.elapsed()));
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Stops all jobs: each saves its state. Waits for all of them.

@@ -22,7 +22,7 @@ use crate::format::{counted, grouped};
 use crate::record::{OwnCode, Phases, Provenance, Recipe, Spread, assignments};
 use crate::stats::{quantile, weighted_quantile};
 use crate::store::Schema;
-use crate::{Error, Result, atomic};
+use crate::{Error, Result, atomic, json};
 
 pub use break_even::BreakEven;
 pub(crate) use grid::{Alike, Grid, GridRow};
@@ -237,8 +237,12 @@ fn speed_ratios(mine: &[Round], theirs: &[Round]) -> Vec<f64> {
 /// The folder is missing, read-only or full.
 pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
     let mut text = Vec::new();
-    for cell in cells {
-        serde_json::to_writer(&mut text, cell).map_err(|error| not_a_bench(path, &error))?;
+    for (cell, line) in cells.iter().zip(1..) {
+        serde_json::to_writer(&mut text, cell).map_err(|error| Error::NotABench {
+            path: path.to_owned(),
+            line,
+            reason: error.to_string(),
+        })?;
         text.push(b'\n');
     }
     atomic::write(path, &text)
@@ -257,11 +261,12 @@ pub fn read(path: &Path) -> Result<Vec<Bench>> {
         .enumerate();
     lines
         .map(|(index, line)| {
-            let wrong = |reason: String| Error::NotARecord {
+            let wrong = |reason: String| Error::NotABench {
                 path: path.to_owned(),
-                reason: format!("line {}: {reason}", index + 1),
+                line: index + 1,
+                reason,
             };
-            let not_a_bench = |error: serde_json::Error| wrong(error.to_string());
+            let not_a_bench = |error: serde_json::Error| wrong(json::reason_in_line(&error));
             let schema: Schema = serde_json::from_str(line).map_err(not_a_bench)?;
             schema.check(SCHEMA, path)?;
             let cell: Bench = serde_json::from_str(line).map_err(not_a_bench)?;
@@ -269,11 +274,4 @@ pub fn read(path: &Path) -> Result<Vec<Bench>> {
             Ok(cell)
         })
         .collect()
-}
-
-fn not_a_bench(path: &Path, error: &serde_json::Error) -> Error {
-    Error::NotARecord {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
 }

@@ -114,7 +114,12 @@ fn in_column(error: &csv::Error) -> Option<String> {
         return None;
     };
     let column = COLUMNS.get(usize::try_from(err.field()?).ok()?)?;
-    Some(format!("{column}: {}", err.kind()))
+    let reason = match err.kind() {
+        csv::DeserializeErrorKind::ParseInt(_) => "not a whole number".to_owned(),
+        csv::DeserializeErrorKind::ParseFloat(_) => "not a number".to_owned(),
+        other => other.to_string(),
+    };
+    Some(format!("{column}: {reason}"))
 }
 
 /// The first line of the file.

@@ -8,7 +8,7 @@ use serde_json::{Deserializer, Value};
 use super::fault;
 use crate::csv_lines::{line_of, located};
 use crate::markup::unguarded;
-use crate::{Error, Result};
+use crate::{Error, Result, json};
 
 /// The named values of one line of CSV, or of one JSON object.
 pub(super) struct Line {
@@ -113,7 +113,7 @@ fn of_json(path: &Path, bytes: &[u8]) -> Result<Vec<Line>> {
         match value {
             Ok(Value::Array(items)) => objects.extend(items),
             Ok(value) => objects.push(value),
-            Err(error) => return Err(fault(path, error.line() as u64, error.to_string())),
+            Err(error) => return Err(fault(path, error.line() as u64, json::reason(&error))),
         }
     }
     let lines = objects.into_iter().zip(1..).map(|(value, number)| {
