@@ -197,3 +197,19 @@ impl<'a, T> Shared<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_sums_of_any_width_are_added_column_by_column() {
+        for width in [0, 1, COLUMNS - 1, COLUMNS, 2 * COLUMNS + 5] {
+            // Whole numbers, so that sums are exact.
+            let partials: Vec<f32> = (0..3 * width).map(|i| (i % 1000) as f32).collect();
+            let column = |i: usize| (0..3).map(|row| partials[row * width + i]).sum::<f32>();
+            let expected: Vec<f32> = (0..width).map(column).collect();
+            assert!(sum_partials(&partials, width) == expected, "{width}");
+        }
+    }
+}

@@ -119,6 +119,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     /// Returns the numbers of blocks that there are for each place, and that are free.
     fn counts(shelf: &Shelf) -> Vec<(usize, usize, usize)> {
@@ -148,6 +149,15 @@ mod tests {
             });
             assert_eq!(counts(&shelf), all);
         }
+    }
+
+    #[test]
+    fn tasks_that_ask_for_almost_the_same_use_one_block_again() {
+        let shelf = Arc::new(Shelf::new(1));
+        for len in [100_000, 99_990, 100_000, 98_400] {
+            shelf.enter(0, || drop(Scratch::zeros(len)));
+        }
+        assert_eq!(counts(&shelf), [(4 * 32 * 1024, 1, 1)]);
     }
 
     #[test]

@@ -409,6 +409,71 @@ mod tests {
         assert_eq!(alone.ids[0], other.ids[0][3 * 256..3 * 256 + 64]);
     }
 
+    static PAIRS: datasets::TaskInfo = datasets::TaskInfo {
+        name: "pairs",
+        title: "Pairs",
+        summary: "two sequences",
+        paper: "none",
+        version: 1,
+        vocabulary: 11,
+        first_id: 1,
+        classes: 2,
+        towers: 2,
+        mask_ratio: 0.15,
+        sources: &[datasets::Source::Synthetic],
+        probe: false,
+    };
+
+    /// Two rows of two sequences: the second one of the first row is the longer one, and the first
+    /// one of the second row.
+    struct Pairs;
+
+    impl datasets::Task for Pairs {
+        fn info(&self) -> &'static datasets::TaskInfo {
+            &PAIRS
+        }
+
+        fn defaults(&self) -> serde_json::Value {
+            serde_json::json!({})
+        }
+
+        fn shape(&self, _: &serde_json::Value) -> datasets::Result<datasets::Shape> {
+            Ok(datasets::Shape::new(&PAIRS, 8, []))
+        }
+
+        fn build(
+            &self,
+            _: &datasets::Request<'_>,
+            writer: &mut datasets::SplitWriter,
+        ) -> datasets::Result<()> {
+            for split in datasets::SplitName::ALL {
+                writer.row(split, &[&[1, 2], &[3; 5]], 0)?;
+                writer.row(split, &[&[4; 4], &[5]], 1)?;
+            }
+            Ok(())
+        }
+
+        fn to_text(&self, _: &[&[u8]], _: u8) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn a_batch_is_as_long_as_the_longest_sequence_of_either_tower() {
+        use datasets::{Key, Store};
+        let root = tempfile::tempdir().unwrap();
+        let key = Key::default_of(&Pairs);
+        let splits = Store::new(root.path()).open_or_build(&Pairs, &key, None, &());
+        let split = &splits.unwrap().train;
+        let layout = Layout::new(&PAIRS, 8).bucketed(2);
+        for (row, length) in [(0, 5), (1, 4)] {
+            let batch = HostBatch::assemble(split, row..row + 1, layout);
+            assert_eq!(batch.length(), length);
+            assert!(batch.ids.iter().all(|ids| ids.len() == length));
+        }
+        assert_eq!(layout.scored(split, 2), [1, 0], "the shorter row first");
+    }
+
     #[test]
     fn buckets_hold_every_row_once_and_pad_little() {
         // 53 rows of 1 to 100 tokens.

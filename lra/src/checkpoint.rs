@@ -500,9 +500,11 @@ fn within_header(bytes: &[u8], word: &str) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::sync::Arc;
 
     use candle_core::Device;
-    use models::params::LECUN_NORMAL;
+    use candle_nn::Init;
+    use models::params::{Commit, LECUN_NORMAL};
 
     use super::*;
     use crate::spec::{OptimizerKind, TrainOptions};
@@ -512,6 +514,86 @@ mod tests {
         let path = parameters.builder().pp("head");
         path.get_with_hints((3, 4), "weight", LECUN_NORMAL).unwrap();
         parameters
+    }
+
+    /// Adds what a pretraining learns: a matrix, and a buffer beside it.
+    fn add_encoder(parameters: &Parameters) {
+        let vb = parameters.builder().pp("encoder");
+        vb.get_with_hints((2, 2), "weight", LECUN_NORMAL).unwrap();
+        let commit: Commit = Arc::new(|_, sum| Ok(sum.clone()));
+        vb.buffer(2, "mean", Init::Const(0.0), commit).unwrap();
+    }
+
+    /// Returns the parameters of a classifier with labels at positions.
+    fn classifier() -> Parameters {
+        let parameters = parameters();
+        add_encoder(&parameters);
+        let dense = parameters.builder().pp(DENSE);
+        dense
+            .get_with_hints((3, 2), "weight", LECUN_NORMAL)
+            .unwrap();
+        parameters
+    }
+
+    fn set_buffer(parameters: &Parameters, numbers: [f32; 2]) {
+        let (_, buffer) = parameters.buffers().swap_remove(0);
+        buffer
+            .set(&Tensor::new(&numbers, &Device::Cpu).unwrap())
+            .unwrap();
+    }
+
+    #[test]
+    fn buffers_come_back_from_every_file() {
+        type Read = fn(&Path, &str, &Parameters) -> anyhow::Result<()>;
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let trained = classifier();
+        set_buffer(&trained, [0.5, -2.0]);
+        let mut updater = Updater::new(&trained, &TrainOptions::default()).unwrap();
+        let state = State::default();
+        save(&place("state"), RUN, &state, &trained, &updater).unwrap();
+        save_parameters(&place("best"), RUN, 1, &trained).unwrap();
+        let found = |parameters: &Parameters| {
+            let (_, buffer) = parameters.buffers().swap_remove(0);
+            buffer.to_vec1::<f32>().unwrap()
+        };
+        for (file, read) in [
+            ("state", load_from_state as Read),
+            ("best", load_parameters as Read),
+            ("best", load_pretrained as Read),
+        ] {
+            let fresh = classifier();
+            read(&place(file), RUN, &fresh).unwrap();
+            assert_eq!(found(&fresh), [0.5, -2.0], "{file}");
+            let weights = read_weights(&place(file), RUN).unwrap();
+            let mean = weights.get("encoder.mean").unwrap();
+            assert_eq!(mean.to_vec1::<f32>().unwrap(), [0.5, -2.0], "{file}");
+        }
+        let fresh = classifier();
+        load(&place("state"), RUN, &fresh, &mut updater).unwrap();
+        assert_eq!(found(&fresh), [0.5, -2.0]);
+    }
+
+    /// The head for whole sequences and that for positions belong to the classifier.
+    #[test]
+    fn a_pretraining_has_no_head() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pretrained");
+        let pretrained = Parameters::new(1, &Device::Cpu, DType::F32);
+        add_encoder(&pretrained);
+        save_parameters(&file, RUN, 1, &pretrained).unwrap();
+        let fresh = classifier();
+        let before = fresh.save().unwrap();
+        load_pretrained(&file, RUN, &fresh).unwrap();
+        let numbers = |tensor: &Tensor| {
+            let numbers = tensor.flatten_all().unwrap();
+            numbers.to_vec1::<f32>().unwrap()
+        };
+        let (after, learned) = (fresh.save().unwrap(), pretrained.save().unwrap());
+        for (path, tensor) in &after {
+            let expected = learned.get(path).unwrap_or(&before[path]);
+            assert_eq!(numbers(tensor), numbers(expected), "{path}");
+        }
     }
 
     /// Makes the updates `steps` with the gradients of a loss that depends on the parameter and the
@@ -584,6 +666,10 @@ mod tests {
                 .unwrap();
             assert_eq!(not_finite(&parameters).unwrap(), Some(path), "{number}");
         }
+        let parameters = classifier();
+        set_buffer(&parameters, [1.0, f32::INFINITY]);
+        let found = not_finite(&parameters).unwrap();
+        assert_eq!(found.as_deref(), Some("encoder.mean"));
     }
 
     fn bits(parameters: &Parameters) -> Vec<u32> {

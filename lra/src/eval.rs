@@ -161,3 +161,42 @@ impl Scorer<'_> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use models::{Classifier, Options, Parameters, Shape};
+
+    use super::*;
+
+    /// As many tokens make a batch, or the one row that is longer.
+    #[test]
+    fn of_longer_rows_fewer_make_a_batch() {
+        let model = models::mixers::find("bag").unwrap();
+        let shape = Shape {
+            vocabulary: 5,
+            classes: 2,
+            towers: 1,
+            max_length: 32,
+            padding: true,
+            grid: None,
+        };
+        let meta = Parameters::meta(&Device::Cpu, DType::F32);
+        let classifier = Classifier::new(model, &shape, &Options::of(model), &meta).unwrap();
+        let info = datasets::tasks::find("toy").unwrap().info();
+        let training = Layout::new(info, 32);
+        for (length, batch, part) in [(32, 8, 4), (64, 4, 2), (100, 2, 1), (1000, 1, 1)] {
+            let scorer = Scorer {
+                network: Network::Classes(&classifier),
+                layout: training,
+                batch: 8,
+                part: 4,
+                dense: None,
+                sequence_weight: 1.0,
+                device: &Device::Cpu,
+            };
+            let longer = scorer.of_longer_rows(training, Layout::new(info, length));
+            let found = (longer.layout.max_length, longer.batch, longer.part);
+            assert_eq!(found, (length, batch, part));
+        }
+    }
+}

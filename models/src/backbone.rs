@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::{
         MODELS, RngKey, ops,
-        options::{ChannelKind, NormKind},
+        options::{ChannelKind, Gate, NormKind},
         testing::{close, normal},
     };
 
@@ -228,23 +228,71 @@ mod tests {
         }
     }
 
-    /// The moments of a batch are of all positions, so of those that follow, too.
+    /// The moments of a batch are of all positions, so of those that follow, too, and a convolution
+    /// that marks positions reads both neighbours.
     #[test]
-    fn a_norm_over_a_batch_is_not_causal() {
-        for (norm, expected) in [
-            (NormKind::Layer, true),
-            (NormKind::Power, true),
-            (NormKind::Batch, false),
-            (NormKind::BatchMasked, false),
+    fn norms_over_a_batch_and_conditional_positions_are_not_causal() {
+        for (norm, positions, expected) in [
+            (NormKind::Layer, Positions::Sinusoid, true),
+            (NormKind::Layer, Positions::Conditional, false),
+            (NormKind::Power, Positions::Sinusoid, true),
+            (NormKind::Batch, Positions::Sinusoid, false),
+            (NormKind::BatchMasked, Positions::Sinusoid, false),
         ] {
             let mut options = Options::of(crate::mixers::find("transformer").unwrap());
             options.model["attention"] = "causal".into();
             options.head.pooling = Pooling::Mean;
             options.block.norm = norm;
+            options.embed.positions = positions;
             let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
             let model = crate::mixers::find("transformer").unwrap();
             let backbone = Backbone::new(model, &shape(), &options, &parameters).unwrap();
-            assert_eq!(backbone.is_causal(), expected, "{norm:?}");
+            let place = format!("{norm:?}, {positions:?}");
+            assert_eq!(backbone.is_causal(), expected, "{place}");
+        }
+    }
+
+    /// Sequences are not packed if the states of all blocks are wanted, or if anything around the
+    /// mixer would notice.
+    #[test]
+    fn hidden_states_are_the_same_whatever_is_around_a_mixer_of_packed_sequences() {
+        let row = |length: usize| (0..12).map(move |l| f32::from(u8::from(l < length)));
+        let valid: Vec<f32> = [5, 12, 0, 7].into_iter().flat_map(row).collect();
+        let valid = Tensor::from_vec(valid, (4, 12), &Device::Cpu).unwrap();
+        let ids: Vec<u32> = (0..48).map(|i| i * i % 11).collect();
+        let tokens = Tokens {
+            ids: Tensor::from_vec(ids, (4, 12), &Device::Cpu).unwrap(),
+            mask: Some(valid.clone()),
+        };
+        let only = valid.unsqueeze(2).unwrap();
+        let (none, layer) = (ChannelKind::None, NormKind::Layer);
+        for (positions, ffn, norm) in [
+            (Positions::None, none, layer),
+            (Positions::Sinusoid, none, layer),
+            (Positions::Complex, none, layer),
+            (Positions::Conditional, none, layer),
+            (Positions::None, ChannelKind::Conv, layer),
+            (Positions::None, ChannelKind::Switch, layer),
+            (Positions::None, none, NormKind::Batch),
+        ] {
+            let model = crate::mixers::find("min_gru").unwrap();
+            let mut options = Options::of(model);
+            options.embed.positions = positions;
+            options.block.ffn = ffn;
+            options.block.norm = norm;
+            options.head.pooling = Pooling::Mean;
+            let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+            let backbone = Backbone::new(model, &shape(), &options, &parameters).unwrap();
+            let pass = Pass::new(true, RngKey::new(17, 3, 5));
+            let [hidden, padded] = [false, true].map(|wants_states| {
+                let encoded = backbone.encode(&tokens, None, wants_states, &pass);
+                encoded.unwrap().0.hidden.broadcast_mul(&only).unwrap()
+            });
+            let place = format!("{positions:?}, {ffn:?}, {norm:?}");
+            close(&hidden, &padded, 1e-4, &place);
+            let packs = backbone.packing(&tokens).unwrap().is_some();
+            let may = (positions, ffn, norm) == (Positions::None, none, layer);
+            assert_eq!(packs, may, "{place}");
         }
     }
 
@@ -253,7 +301,7 @@ mod tests {
     #[test]
     fn an_encoder_that_takes_packed_sequences_computes_the_same_of_them() {
         let row = |length: usize| (0..37).map(move |l| f32::from(u8::from(l < length)));
-        let valid: Vec<f32> = [37, 0, 20, 1].into_iter().flat_map(row).collect();
+        let valid: Vec<f32> = [20, 0, 37, 1].into_iter().flat_map(row).collect();
         let mask = Tensor::from_vec(valid, (4, 37), &Device::Cpu).unwrap();
         let mask = Mask::new(&mask).unwrap();
         let packing = Packing::new(&mask).unwrap().unwrap();
@@ -270,7 +318,9 @@ mod tests {
                 options.block.dropout = 0.3;
                 options.block.dropout_tied = tied;
                 options.block.norm = norm;
-                if options.validate().is_err() || options.block.ffn != ChannelKind::None {
+                // A channel mixer is not for packed sequences.
+                (options.block.ffn, options.block.gate) = (ChannelKind::None, Gate::None);
+                if options.validate().is_err() {
                     continue;
                 }
                 let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
@@ -313,7 +363,20 @@ mod tests {
                 actual.push(model.name);
             }
         }
-        for name in ["s4d", "s5", "lru", "rtf", "sgconv", "long_conv"] {
+        for name in [
+            "s4d",
+            "s5",
+            "lru",
+            "rtf",
+            "sgconv",
+            "long_conv",
+            "gla",
+            "hgrn",
+            "hgrn2",
+            "lion",
+            "min_gru",
+            "min_lstm",
+        ] {
             let count = actual.iter().filter(|actual| **actual == name).count();
             assert_eq!(count, 2, "{name}");
         }

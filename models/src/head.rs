@@ -94,3 +94,24 @@ impl Head {
         self.layers.iter().map(|layer| layer.flops(1)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{parameters, shape};
+
+    #[test]
+    fn the_second_hidden_layer_of_two_towers_is_half_as_wide_rounded_down() {
+        for (hidden, half) in [(8, 4), (7, 3), (1, 1)] {
+            let parameters = parameters();
+            let options = HeadOptions {
+                hidden,
+                ..HeadOptions::default()
+            };
+            Head::new(&parameters.builder(), &options, &shape(2), 4).unwrap();
+            let all = parameters.all();
+            let (_, weight) = all.iter().find(|(path, _)| path == "1.weight").unwrap();
+            assert_eq!(weight.dims(), [half, hidden]);
+        }
+    }
+}

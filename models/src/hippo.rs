@@ -172,6 +172,19 @@ fn eigen(mut h: Vec<Vec<[f64; 2]>>) -> Legs {
 mod tests {
     use super::*;
 
+    /// P stays what makes A of S.
+    #[test]
+    fn the_clip_changes_b_alone() {
+        let (clipped, whole) = (modes(8, Some(LARGEST_B)), modes(8, None));
+        assert_eq!(clipped.omega, whole.omega);
+        let modulus = |x: &[f64; 2]| x[0].hypot(x[1]);
+        for (m, (p, expected)) in clipped.p.iter().zip(&whole.p).enumerate() {
+            let apart = modulus(p) - modulus(expected);
+            assert!(apart.abs() < 1e-12, "{m}: {p:?} {expected:?}");
+        }
+        assert!(modulus(&clipped.b[3]) < 0.5 * modulus(&whole.b[3]));
+    }
+
     #[test]
     fn vectors_are_unitary_and_diagonalise() {
         for size in [1, 2, 5, 16, 64] {

@@ -351,7 +351,10 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
-    use candle_nn::Init;
+    use candle_nn::{
+        Init,
+        init::{FanInOut, NonLinearity, NormalOrUniform},
+    };
 
     use super::*;
 
@@ -415,6 +418,16 @@ mod tests {
         assert!((variance * 200.0 - 1.0).abs() < 0.03, "{variance}");
         let cut = 2.0 / 0.8796 / 200f32.sqrt();
         assert!(lecun.iter().all(|x| x.abs() <= cut));
+        // A variance of 2 / 200 is that of ±(6 / 200)^½.
+        let kaiming = Init::Kaiming {
+            dist: NormalOrUniform::Uniform,
+            fan: FanInOut::FanIn,
+            non_linearity: NonLinearity::ReLU,
+        };
+        let kaiming = values(&vb.get_with_hints((300, 200), "k", kaiming).unwrap());
+        let most = kaiming.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let bound = (6f32 / 200.0).sqrt();
+        assert!((0.99 * bound..1.0001 * bound).contains(&most), "{most}");
     }
 
     #[test]
@@ -464,6 +477,12 @@ mod tests {
         saved.remove("w");
         let error = parameters.load(&saved).unwrap_err().to_string();
         assert!(error.contains("w: missing"), "{error}");
+        // What comes before the misfit stays as it was, too.
+        let a = parameters.builder().get_with_hints(2, "a", ZEROS).unwrap();
+        let ones = Tensor::ones(2, DType::F32, &Device::Cpu).unwrap();
+        saved.insert("a".to_owned(), ones);
+        assert!(parameters.load(&saved).is_err());
+        assert_eq!(values(&a), [0.0, 0.0]);
     }
 
     #[test]

@@ -387,6 +387,23 @@ mod tests {
     }
 
     #[test]
+    fn towers_repetitions_and_ways_back_differ() {
+        let rng = RngKey::new(1, 2, 0);
+        let keys = (0..8).map(|index| rng.with_branch(index % 2).repetition(index as usize / 2));
+        let keys: Vec<RngKey> = keys.flat_map(|key| [key, key.way_back()]).collect();
+        for (place, key) in keys.iter().enumerate() {
+            assert!(!keys[..place].contains(key), "{key:?} in {keys:?}");
+        }
+    }
+
+    /// A uniform number of 0 would be an infinite normal one.
+    #[test]
+    fn uniform_numbers_lie_in_the_middle_of_their_parts() {
+        let (least, most) = (unit(0), unit(u32::MAX));
+        assert!(least > 0.0 && least == 1.0 - most, "{least} {most}");
+    }
+
+    #[test]
     fn moments_are_those_of_the_distributions() {
         // 400,000 numbers: three standard errors of the mean of a unit variance are 0.0047.
         let (rows, width) = (4, 100_000);

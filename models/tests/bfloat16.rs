@@ -8,7 +8,11 @@ use std::sync::Mutex;
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens, loss,
-    ops::{exact_matmul, matmul, round_to_bfloat16},
+    ops::{
+        exact_matmul,
+        linear_attention::{self, FeatureMap},
+        matmul, round_to_bfloat16,
+    },
 };
 
 /// Returns the mean loss of a batch, and the largest gradient of every parameter. In f64 every
@@ -82,6 +86,30 @@ fn products_of_own_models_are_rounded_unless_they_ask_for_exact_ones() {
         assert!(rounded != exact && (rounded - exact).abs() < 0.01 * (1.0 + exact.abs()));
     }
     drop(held);
+}
+
+/// The keys are 1 and 1/3, and the latter is no bfloat16 number.
+#[test]
+fn linear_attention_rounds_the_features_of_sums_but_not_those_of_divisors() {
+    let _held = SWITCH.lock();
+    for dtype in [DType::F64, DType::F32] {
+        let x = |numbers: &[f64]| {
+            let x = Tensor::new(numbers, &Device::Cpu).unwrap();
+            let x = x.reshape((1, numbers.len(), 1, 1)).unwrap();
+            x.to_dtype(dtype).unwrap()
+        };
+        let (query, keys) = (x(&[1.0]), x(&[1.0, 1.0 / 3.0]));
+        let attend = |values: &[f64]| {
+            round_to_bfloat16(true);
+            let map = FeatureMap::Given;
+            let y = linear_attention::attend(&query, &keys, &x(values), map, 0.0, None);
+            round_to_bfloat16(false);
+            number(&y.unwrap().sum_all().unwrap())
+        };
+        let [first, second] = [attend(&[1.0, 0.0]), attend(&[0.0, 1.0])];
+        assert!((first - 0.75).abs() < 1e-6, "{dtype:?}: {first}");
+        assert!((second - 0.25).abs() > 1e-4, "{dtype:?}: {second}");
+    }
 }
 
 #[test]

@@ -6,9 +6,12 @@
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     COMPONENTS, Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape,
-    Tokens, loss, mixers,
+    Tokens,
+    loss::{self, AuxLosses},
+    mixers,
     options::{ChannelKind, Choice, Component, Layers, NormKind, NormPlace, Pooling, Positions},
 };
+use serde_json::json;
 
 const KINDS: [&str; 4] = ["transformer", "performer", "local", "sinkhorn"];
 
@@ -271,6 +274,40 @@ fn combinations_without_a_meaning_are_refused() {
         },
         "running statistics are of one layer",
     );
+    refused(|options| options.block.soft_cap = 1e-9, "0 for none");
+    refused(|options| options.block.soft_cap = 1e9, "0 for none");
+    refused(
+        |options| {
+            options.block.residual = Residual::Reversible;
+            options.block.share = true;
+        },
+        "block.share = true",
+    );
+    refused(
+        |options| {
+            options.block.residual = Residual::Reversible;
+            options.block.norm = NormKind::Batch;
+        },
+        "block.norm = power, batch",
+    );
+    refused(
+        |options| {
+            options.block.residual = Residual::Reversible;
+            options.embed.positions = Positions::Conditional;
+        },
+        "embed.positions = conditional",
+    );
+    refused(
+        |options| {
+            options.block.norm_place = NormPlace::Post;
+            options.block.last_norm = false;
+        },
+        "none to leave out",
+    );
+    refused(
+        |options| options.block.dropout_tied = true,
+        "unless block.ffn = none",
+    );
 }
 
 /// Layers in which information only moves forward see the CLS token last. Positions that are
@@ -460,15 +497,65 @@ fn deberta_has_the_form_of_its_code_and_that_of_its_paper() {
     assert_eq!(paper, logits(transformer, &bias));
 }
 
-/// A model that takes `block.dropout_tied` drops whole channels by it, not single elements.
+/// Means over valid positions are means over all where there is no mask.
+#[test]
+fn without_a_mask_losses_are_those_of_a_mask_of_ones() {
+    for (name, own) in [
+        ("adaptive_span", json!({"span": "dynamic"})),
+        ("compressive", json!({"segment": 4})),
+        ("primal", json!({})),
+        ("routing", json!({})),
+        ("switch", json!({})),
+        (
+            "transformer",
+            json!({"attention": "materialised", "span": true}),
+        ),
+        ("universal", json!({"halting": "act"})),
+    ] {
+        let model = mixers::find(name).unwrap();
+        let mut options = small(model);
+        for (key, value) in own.as_object().unwrap() {
+            options.model[key] = value.clone();
+        }
+        let (classifier, _) = classifier(model, &options, DType::F64);
+        let losses = |masked: bool| -> Vec<(&'static str, f64)> {
+            let mut inputs = inputs(&[23, 23], 23);
+            if !masked {
+                inputs.towers[0].mask = None;
+            }
+            let losses = AuxLosses::default();
+            let pass = Pass::new(true, RngKey::new(17, 3, 0));
+            let pass = pass.with_losses(&losses);
+            classifier.forward(&inputs, &pass).unwrap();
+            let means = losses.means().unwrap().into_iter();
+            means.map(|(name, mean)| (name, values(&mean)[0])).collect()
+        };
+        let (masked, whole) = (losses(true), losses(false));
+        assert!(!whole.is_empty() && whole.len() == masked.len(), "{name}");
+        for ((loss, masked), (other, whole)) in masked.iter().zip(&whole) {
+            let place = format!("{name}: {loss} {masked}, {other} {whole}");
+            assert!(loss == other && (masked - whole).abs() < 1e-9, "{place}");
+        }
+    }
+}
+
+/// A model that takes `block.dropout_tied` drops whole channels by it, not single elements, also by
+/// a dropout of its own.
 #[test]
 fn tied_dropout_is_another_one_in_every_model_that_takes_it() {
     let mut taken = 0;
-    for model in MODELS {
+    let own = ["flash", "gau", "mega", "mega_chunk"];
+    let own = own.map(|name| (mixers::find(name).unwrap(), true));
+    let all = MODELS.iter().map(|model| (*model, false)).chain(own);
+    for (model, own) in all {
         let logits = |tied: bool| {
             let mut options = small(model);
             options.block.ffn = ChannelKind::None;
             options.block.dropout = 0.4;
+            if own {
+                options.block.dropout = 0.0;
+                options.model["hidden_dropout"] = json!(0.4);
+            }
             options.block.dropout_tied = tied;
             let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
             let classifier = Classifier::new(model, &shape(), &options, &parameters).ok()?;
@@ -482,7 +569,7 @@ fn tied_dropout_is_another_one_in_every_model_that_takes_it() {
             Some(values(&output.unwrap()))
         };
         if let (Some(single), Some(tied)) = (logits(false), logits(true)) {
-            assert_ne!(single, tied, "{}", model.name);
+            assert_ne!(single, tied, "{}, own dropout: {own}", model.name);
             taken += 1;
         }
     }

@@ -21,13 +21,18 @@ fn shape(towers: usize) -> Shape {
     }
 }
 
-fn built(model: &Model, pooling: Pooling) -> (Classifier, Parameters) {
-    let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
+fn small(model: &Model, pooling: Pooling) -> Options {
     let mut options = Options::of(model);
     options.head.pooling = pooling;
     let (block, hidden) = (&mut options.block, &mut options.head.hidden);
     (block.dim, block.qkv_dim, block.heads, block.mlp_dim) = (16, 16, 2, 16);
     (block.layers, *hidden) = (2, 8);
+    options
+}
+
+fn built(model: &Model, pooling: Pooling) -> (Classifier, Parameters) {
+    let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
+    let options = small(model, pooling);
     let classifier = Classifier::new(model, &shape(1), &options, &parameters).unwrap();
     let classifier = classifier.with_dense(CLASSES, &options, &parameters);
     (classifier.unwrap(), parameters)
@@ -183,6 +188,22 @@ fn labels_at_positions_train_head_and_encoder() {
             .into_iter()
             .filter(|(path, var)| path.starts_with("encoder.") && gradients.get(var).is_some());
         assert!(trained.count() > 0 || model.name == "bag", "{}", model.name);
+    }
+}
+
+/// Every position of every sequence counts as labelled, a CLS slot does not.
+#[test]
+fn operations_of_the_head_are_counted_at_every_position() {
+    let model = lra_models::mixers::find("linear").unwrap();
+    for pooling in [Pooling::Mean, Pooling::Cls] {
+        let (with_head, _) = built(model, pooling);
+        let (options, meta) = (
+            small(model, pooling),
+            Parameters::meta(&Device::Cpu, DType::F32),
+        );
+        let plain = Classifier::new(model, &shape(1), &options, &meta).unwrap();
+        let head = 3 * 10 * 2 * (16 * CLASSES) as u64;
+        assert_eq!(with_head.flops(3, 10), plain.flops(3, 10) + head);
     }
 }
 

@@ -226,6 +226,88 @@ fn the_section_on_options_names_every_option() {
     }
 }
 
+/// The documentation of a model says what a size of 0 stands for.
+#[test]
+fn sizes_of_0_are_those_that_the_documentation_names() {
+    let small = json!({"layers": 2, "dim": 16, "qkv_dim": 16, "mlp_dim": 24});
+    let post = r#"{"norm_place": "post"}"#;
+    let three = r#"{"heads": 3, "qkv_dim": 12}"#;
+    let tay2021 = r#"{"variant": "tay2021"}"#;
+    let act = r#"{"halting": "act"}"#;
+    // Name, longest length, options of the block and of the model, and sizes that are derived.
+    for (name, longest, block, own, sizes) in [
+        ("compressive", 1032, "{}", "{}", r#"{"segment": 256}"#),
+        ("fnet", 16, "{}", "{}", r#"{"scale": 0.0625}"#),
+        ("fnet", 16, post, "{}", r#"{"scale": 1.0}"#),
+        ("gau", 20, "{}", "{}", r#"{"hidden": 24, "shared": 8}"#),
+        ("local", 150, "{}", "{}", r#"{"block": 64}"#),
+        ("routing", 20, three, "{}", r#"{"routed_heads": 2}"#),
+        (
+            "routing",
+            150,
+            "{}",
+            "{}",
+            r#"{"clusters": 13, "window": 12}"#,
+        ),
+        ("sparse", 150, "{}", "{}", r#"{"block": 16, "summary": 8}"#),
+        (
+            "sparse",
+            150,
+            "{}",
+            tay2021,
+            r#"{"block": 50, "summary": 10}"#,
+        ),
+        ("transformer_xl", 1032, "{}", "{}", r#"{"segment": 256}"#),
+        ("universal", 20, "{}", act, r#"{"steps": 4}"#),
+    ] {
+        let [block, own] = [block, own].map(|it| serde_json::from_str::<Value>(it).unwrap());
+        let model = mixers::find(name).unwrap();
+        let described = |sizes: &str| {
+            let sizes: Value = serde_json::from_str(sizes).unwrap();
+            let mut options = serde_json::to_value(Options::of(model)).unwrap();
+            let of_model = [("model", &own), ("model", &sizes)];
+            let changes = [("block", &small), ("block", &block)]
+                .into_iter()
+                .chain(of_model);
+            for (section, changes) in changes {
+                for (key, value) in changes.as_object().unwrap() {
+                    options[section][key] = value.clone();
+                }
+            }
+            let options: Options = serde_json::from_value(options).unwrap();
+            let shape = Shape {
+                vocabulary: 11,
+                classes: 3,
+                towers: 1,
+                max_length: longest,
+                padding: true,
+                grid: None,
+            };
+            let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
+            let classifier = Classifier::new(model, &shape, &options, &parameters).unwrap();
+            let length = longest.min(150);
+            let ids: Vec<u32> = (0..length as u32).map(|at| 1 + at * at % 10).collect();
+            let inputs = Inputs {
+                towers: vec![Tokens {
+                    ids: Tensor::from_vec(ids, (1, length), &Device::Cpu).unwrap(),
+                    mask: None,
+                }],
+            };
+            let pass = Pass::new(false, RngKey::new(0, 0, 0));
+            let logits = classifier.forward(&inputs, &pass).unwrap();
+            let logits: Vec<f32> = logits.flatten_all().unwrap().to_vec1().unwrap();
+            (classifier.flops(1, longest), logits)
+        };
+        let (flops, logits) = described("{}");
+        let (expected_flops, expected) = described(sizes);
+        assert_eq!(flops, expected_flops, "{name} {sizes}");
+        for (actual, expected) in logits.iter().zip(&expected) {
+            let apart = (actual - expected).abs();
+            assert!(apart < 1e-6, "{name} {sizes}: {actual} {expected}");
+        }
+    }
+}
+
 /// Checks that no entry has kept the empty texts of `Model::mixer`.
 #[test]
 fn the_card_of_a_model_is_complete() {

@@ -402,6 +402,12 @@ fn options_out_of_range_are_named() {
             "model.dilation = 2",
         ),
         ("bigbird", json!({"block": 0}), "model.block = 0"),
+        ("linoss", json!({"theta_max": 1.0}), "model.scheme = \"im\""),
+        (
+            "linoss",
+            json!({"scheme": "imex", "r_min": 0.5}),
+            "model.scheme = \"imex\"",
+        ),
     ] {
         let error = refusal(model, changes, 1);
         assert!(error.starts_with(key), "{error}");

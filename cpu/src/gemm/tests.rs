@@ -185,3 +185,12 @@ fn what_lies_between_rows_is_left_alone() {
     multiply_into(isa, (2, 2, 0), a, b, (&mut y, 5), false);
     assert_eq!(y, [0.0, 0.0, 7.0, 7.0, 7.0, 0.0, 0.0, 7.0]);
 }
+
+#[test]
+#[should_panic(expected = "operand too small")]
+fn rows_that_overlap_are_refused() {
+    let (a, b) = ([1.0, 2.0], [3.0, 4.0]);
+    let (a, b) = (Matrix::columns(&a, 2), Matrix::rows(&b, 2));
+    let mut y = [0.0; 8];
+    multiply_into(Isa::current(), (2, 2, 1), a, b, (&mut y, 1), false);
+}

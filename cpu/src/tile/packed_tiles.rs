@@ -202,3 +202,28 @@ impl PackedTiles {
         self.operand(index).right()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Sampler;
+    use crate::tile::SIDE;
+
+    #[test]
+    fn blocks_of_few_rows_are_rounded_as_full_ones() {
+        let (format, row) = (Format::Bf16Emulated, 16);
+        let x = Sampler::new(95).normal(SIDE * row, 1.0);
+        let mut rounded = x.clone();
+        format.convert_rows(&mut rounded, row);
+        for role in [Operand::A, Operand::ATransposed, Operand::B] {
+            for rows in [1, 17, SIDE] {
+                let len = rows * row;
+                let mut tiles = PackedTiles::new(format, role, 2, (SIDE, row));
+                tiles.pack(1, (rows, row), |block| {
+                    block[..len].copy_from_slice(&x[..len]);
+                });
+                assert_eq!(tiles.operand(1).data[..len], rounded[..len]);
+            }
+        }
+    }
+}

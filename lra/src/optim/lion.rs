@@ -102,17 +102,27 @@ mod tests {
 
     #[test]
     fn no_gradient_is_a_zero_one() {
-        let lion = Lion::new(&TrainOptions::default());
-        let parameter = Var::new(&[1.0], &Device::Cpu).unwrap();
-        let mut moments = [parameter.zeros_like().unwrap()];
+        let options = TrainOptions {
+            beta2: 0.99,
+            ..TrainOptions::default()
+        };
+        let lion = Lion::new(&options);
+        let parameter = Var::new(&[1.0, 1.0, 1.0], &Device::Cpu).unwrap();
+        let mut moments = [Tensor::new(&[0.0, 2.0, -3.0], &Device::Cpu).unwrap()];
         let step = UpdateNumbers {
             rate: 0.1,
-            decay: 0.0,
+            decay: 0.01,
             scale: Scale::Host(1.0),
             beta1: 0.9,
             update: 1,
         };
         lion.update(&parameter, &mut moments, None, &step).unwrap();
-        assert_eq!(parameter.to_vec1::<f64>().unwrap(), [1.0]);
+        let near = |tensor: &Tensor, expected: [f64; 3]| {
+            let found = tensor.to_vec1::<f64>().unwrap();
+            let mut pairs = found.iter().zip(expected);
+            assert!(pairs.all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+        };
+        near(&parameter, [0.99, 0.89, 1.09]);
+        near(&moments[0], [0.0, 1.98, -2.97]);
     }
 }

@@ -576,6 +576,38 @@ mod tests {
         }
     }
 
+    /// Each small square is rounded away beside the first one; several at once would not be.
+    #[test]
+    fn the_norm_is_the_same_to_the_bit_on_any_number_of_threads() {
+        let tensor = |x: f32| Some(Tensor::new(&[x], &Device::Cpu).unwrap());
+        let small = std::iter::repeat_n(2f32.powi(-27), 1023);
+        let all = std::iter::once(1.0).chain(small).map(tensor);
+        let gradients = Gradients(all.collect());
+        for threads in [1, 2, 4] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let (norm, _) = pool
+                .unwrap()
+                .install(|| global_norm(&gradients, 0.0).unwrap());
+            assert_eq!(norm.read().unwrap(), 1.0, "{threads}");
+        }
+    }
+
+    /// With the graph, sums would hold every activation of their passes.
+    #[test]
+    fn gradients_keep_no_graph() {
+        let parameters = attributed(DType::F64);
+        let updater = Updater::new(&parameters, &TrainOptions::default()).unwrap();
+        let mut sum = updater.no_gradients();
+        for _ in 0..2 {
+            let (_, a) = parameters.all().swap_remove(0);
+            let loss = a.sqr().unwrap().sum_all().unwrap();
+            let found = loss.backward().unwrap();
+            assert!(found.get(&a).unwrap().track_op());
+            updater.accumulate(&mut sum, found).unwrap();
+            assert!(sum.0.iter().flatten().all(|gradient| !gradient.track_op()));
+        }
+    }
+
     #[test]
     fn gradients_of_passes_add_up() {
         let parameters = attributed(DType::F64);

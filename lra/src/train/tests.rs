@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{D, DType, Tensor};
-use datasets::{Protocol, Split, Store};
+use datasets::{Protocol, Source, Split, Store};
 use models::loss::{AuxLosses, DenseLosses, cross_entropy};
 use models::params::{Projection, Updates};
 use models::pass::Supervision;
@@ -122,7 +122,8 @@ fn case(task: &str, model: &str, settings: &[&str]) -> Case {
         task,
         model,
         recipe: "smoke",
-        source: None,
+        // The published files are not at hand.
+        source: (task == "retrieval").then_some(Source::Synthetic),
         protocol: Protocol::Clean,
         seed: 3,
         assignments: &assignments,
@@ -150,6 +151,20 @@ impl Case {
     }
 
     fn train(&self) -> Trained {
+        let shape = self.resolved.model_shape(&self.shape);
+        self.with_run(&shape, |run| {
+            let (state, outcome) = run.run(false).unwrap();
+            Trained {
+                state,
+                outcome,
+                log: results::metrics::read(run.folder.path()).unwrap(),
+                weights: run.parameters.save().unwrap(),
+            }
+        })
+    }
+
+    /// Calls `act` with the training, whose weights are scored by a model of shape `scored`.
+    fn with_run<T>(&self, scored: &models::Shape, act: impl FnOnce(&TrainRun<'_>) -> T) -> T {
         let place = tempfile::tempdir().unwrap();
         let folder = RunFolder::open(place.path(), "run").unwrap();
         let spec = &self.resolved.spec;
@@ -158,7 +173,7 @@ impl Case {
         let classifier = self.resolved.classifier(&shape, &parameters).unwrap();
         let scoring = self
             .resolved
-            .scorer(&shape, &parameters.detached())
+            .scorer(scored, &parameters.detached())
             .unwrap();
         let rows = Rows {
             train: self.splits.train.len(),
@@ -183,13 +198,7 @@ impl Case {
             tensorboard: false,
             milestones: Vec::new(),
         };
-        let (state, outcome) = run.run(false).unwrap();
-        Trained {
-            state,
-            outcome,
-            log: results::metrics::read(folder.path()).unwrap(),
-            weights: parameters.save().unwrap(),
-        }
+        act(&run)
     }
 
     /// Does the same in a plain way.
@@ -560,6 +569,58 @@ fn a_training_on_labels_at_positions_is_that_of_a_plain_loop() {
         ],
     );
     case.check();
+}
+
+/// The first norm reads the embedding, which is the same however the batch is cut.
+#[test]
+fn running_statistics_are_of_the_whole_batch_however_it_is_cut() {
+    let first_norm = |cut: &str| {
+        let case = case("toy", "bag", &["block.norm=batch_masked", cut]);
+        let spec = &case.resolved.spec;
+        let shape = case.resolved.model_shape(&case.shape);
+        let parameters = case.parameters();
+        let classifier = case.resolved.classifier(&shape, &parameters).unwrap();
+        let mut trainer = Trainer {
+            network: Network::Classes(&classifier),
+            parameters: &parameters,
+            updater: Updater::new(&parameters, &spec.train).unwrap(),
+            options: &spec.train,
+            seed: spec.cell.seed,
+            device: &Device::Cpu,
+        };
+        let host = HostBatch::assemble(&case.splits.train, 0..6, case.layouts()[0]);
+        trainer.step(0, false, || Ok(host)).unwrap();
+        let saved = parameters.save().unwrap();
+        ["mean", "variance"].map(|name| {
+            let buffer = &saved[&format!("encoder.0.mixer_norm.{name}")];
+            buffer.to_vec1::<f32>().unwrap()
+        })
+    };
+    let [whole, parts] = ["train.micro_batch=0", "train.micro_batch=2"].map(first_norm);
+    for (whole, part) in whole.iter().flatten().zip(parts.iter().flatten()) {
+        assert!((whole - part).abs() < 1e-5, "{whole} {part}");
+    }
+}
+
+#[test]
+fn tokens_of_both_sequences_of_an_example_are_counted() {
+    let settings = ["data.max_length=64", "train.steps=2", "train.warmup=0"];
+    let trained = case("retrieval", "bag", &settings).train();
+    assert_eq!(trained.state.tokens, 2 * 6 * 2 * 64);
+}
+
+/// The model that scores takes no sequence of this length.
+#[test]
+fn a_run_that_fails_in_its_first_evaluation_has_a_checkpoint() {
+    let case = case("toy", "bag", &["train.eval_every=1"]);
+    let scored = models::Shape {
+        max_length: 3,
+        ..case.resolved.model_shape(&case.shape)
+    };
+    case.with_run(&scored, |run| {
+        assert!(run.run(false).is_err());
+        assert!(run.files.checkpoint.exists());
+    });
 }
 
 /// Pretrains on Toy. Returns the state and the validations of the log: step, loss and accuracy.

@@ -248,3 +248,19 @@ impl CustomOp1 for Output {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gradient_is_taken_out_of_its_accumulator() {
+        let sum = GradAccumulator::default();
+        for owned in [false, true] {
+            let gradient = Tensor::new(&[1f32, 2.0], &Device::Cpu).unwrap();
+            sum.add(gradient, owned).unwrap();
+        }
+        assert_eq!(sum.take().unwrap().to_vec1::<f32>().unwrap(), [2.0, 4.0]);
+        assert!(sum.take().is_none());
+    }
+}

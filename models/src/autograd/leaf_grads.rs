@@ -87,5 +87,12 @@ mod tests {
             }
         }
         assert!(LEAF_GRADS.with_borrow(Option::is_none));
+        let loss = loss().unwrap();
+        backward(&loss).unwrap();
+        assert!(
+            backward(&loss).is_err(),
+            "one backward pass for each forward pass"
+        );
+        assert!(LEAF_GRADS.with_borrow(Option::is_none));
     }
 }

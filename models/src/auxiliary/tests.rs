@@ -181,6 +181,31 @@ fn prefixes_are_running_means_over_real_positions() {
 }
 
 #[test]
+fn a_row_of_padding_alone_has_no_loss_at_positions() {
+    let (parameters, options) = (parameters(), options("bag"));
+    let model = mixers::find("bag").unwrap();
+    let backbone = Backbone::new(model, &shape(1), &options, &parameters).unwrap();
+    let vb = parameters.builder().pp(AUXILIARY);
+    let expected = Auxiliary {
+        positions: 1.0,
+        ..Auxiliary::default()
+    };
+    let heads = AuxiliaryHeads::new(&expected, &backbone, &shape(1), &options, &vb);
+    let valid = Tensor::new(&[[1f64, 1.0, 0.0], [0.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+    let reading = Reading {
+        encoded: Encoded {
+            hidden: normal("hidden", &[2, 3, 4]),
+            mask: Some(Mask::new(&valid).unwrap()),
+        },
+        states: Vec::new(),
+    };
+    let labels = Tensor::new(&[0u32, 2], &Device::Cpu).unwrap();
+    let losses = heads.unwrap().unwrap().at_positions(&[reading], &labels);
+    let losses: Vec<f64> = losses.unwrap().to_vec1().unwrap();
+    assert!(losses[0] > 0.0 && losses[1] == 0.0, "{losses:?}");
+}
+
+#[test]
 fn causal_states_do_not_see_what_follows() {
     let xl = |causal: bool| {
         let mut options = options("transformer_xl");

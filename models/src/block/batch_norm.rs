@@ -193,6 +193,20 @@ mod tests {
         }
     }
 
+    /// The unbiased variance of one number would be 0 / 0.
+    #[test]
+    fn a_single_position_has_a_variance_of_0() {
+        let parameters = parameters();
+        let norm = BatchNorm::new(&parameters.builder(), &block(), true).unwrap();
+        let updates = Updates::default();
+        let pass = Pass::new(true, RngKey::new(1, 0, 0));
+        let x = normal("x", &[1, 1, 3]);
+        norm.forward(&x, &pass.with_updates(&updates)).unwrap();
+        updates.commit(&parameters).unwrap();
+        let variance = Tensor::new(&[0.75f64; 3], &Device::Cpu).unwrap();
+        close(norm.variance.value(), &variance, 1e-12, "variance");
+    }
+
     /// A batch of padding alone has no moments.
     #[test]
     fn padding_alone_changes_no_running_statistic() {

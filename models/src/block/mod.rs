@@ -244,3 +244,53 @@ impl Sublayer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        Mask, RngKey,
+        options::{ChannelKind, NormKind},
+        testing::{close, normal, parameters},
+    };
+
+    /// A mixer that leaves the first positions.
+    struct First(usize);
+
+    impl Mixer for First {
+        fn forward(&self, x: &Tensor, _: &Pass) -> Result<Tensor> {
+            Ok(x.narrow(1, 0, self.0)?.contiguous()?)
+        }
+
+        fn flops(&self, _: usize) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_norm_behind_a_mixer_that_shortens_knows_the_positions_left() {
+        let options = BlockOptions {
+            dim: 4,
+            norm: NormKind::BatchMasked,
+            norm_place: NormPlace::Post,
+            ffn: ChannelKind::None,
+            ..BlockOptions::default()
+        };
+        let block = Block::new(&parameters().builder(), &options, 0, Box::new(First(3))).unwrap();
+        let mask = |rows: [&[f64]; 2]| {
+            let rows = Tensor::new(rows.concat(), &Device::Cpu).unwrap();
+            Mask::new(&rows.reshape((2, ())).unwrap()).unwrap()
+        };
+        let long = mask([&[1.0, 1.0, 1.0, 1.0, 1.0], &[1.0, 1.0, 1.0, 1.0, 0.0]]);
+        let short = mask([&[1.0, 1.0, 1.0], &[1.0, 1.0, 0.0]]);
+        let pass = Pass::new(true, RngKey::new(1, 0, 0));
+        let (long, short) = (pass.with_mask(Some(&long)), pass.with_mask(Some(&short)));
+        let x = normal("x", &[2, 5, 4]);
+        let left = x.narrow(1, 0, 3).unwrap().contiguous().unwrap();
+        let shortened = block.forward_to(&x, &left, &long, &short).unwrap();
+        let alone = block.forward(&left, &short).unwrap();
+        close(&shortened, &alone, 1e-12, "norm");
+    }
+}

@@ -201,6 +201,21 @@ mod tests {
         }
     }
 
+    /// The way back shows each position those behind it.
+    #[test]
+    fn a_mixer_in_both_directions_is_not_causal() {
+        let model = mixers::find("gla").unwrap();
+        for (direction, expected) in [("forward", true), ("sum", false), ("two", false)] {
+            let parameters = Parameters::meta(&Device::Cpu, DType::F32);
+            let mut options = Options::of(model);
+            options.model["direction"] = direction.into();
+            let (vb, block) = (parameters.builder(), &options.block);
+            let context = ModelContext::new(vb, block, model, &options.model, 5);
+            let encoder = model.build(&context).unwrap();
+            assert_eq!(encoder.is_causal(), expected, "{direction}");
+        }
+    }
+
     #[test]
     fn weights_are_shared_or_twice_as_many() {
         let model = mixers::find("gla").unwrap();

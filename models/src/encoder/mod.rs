@@ -325,3 +325,45 @@ impl Encoder for Blocks {
         self.blocks.iter().map(Block::mixer).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        mixers,
+        options::BlockOptions,
+        testing::{normal, parameters, pass},
+    };
+
+    /// A mixer that puts out its input.
+    struct Same;
+
+    impl Mixer for Same {
+        fn forward(&self, x: &Tensor, _: &Pass) -> Result<Tensor> {
+            Ok(x.clone())
+        }
+
+        fn flops(&self, _: usize) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn states_between_blocks_are_in_memory_only_if_they_are_wanted() {
+        let block = BlockOptions {
+            layers: 3,
+            dim: 4,
+            mlp_dim: 4,
+            ..BlockOptions::default()
+        };
+        let (parameters, model) = (parameters(), mixers::find("bag").unwrap());
+        let own = model.defaults();
+        let context = ModelContext::new(parameters.builder(), &block, model, &own, 5);
+        let blocks = stack(&context, &|_| Ok(Box::new(Same))).unwrap();
+        let x = normal("x", &[1, 5, 4]);
+        for (keep, count) in [(false, 1), (true, 4)] {
+            let states = blocks.states(&x, &pass(), keep).unwrap();
+            assert_eq!(states.len(), count);
+        }
+    }
+}

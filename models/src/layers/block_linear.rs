@@ -79,8 +79,13 @@ impl BlockLinear {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+
     use super::*;
-    use crate::testing::{check_layer, close, normal, parameters};
+    use crate::{
+        ops::testing::in_bfloat16,
+        testing::{check_layer, close, normal, parameters},
+    };
 
     #[test]
     fn gradients_agree_with_differences() {
@@ -107,6 +112,23 @@ mod tests {
             let expected = part(&x).contiguous().unwrap();
             let expected = expected.matmul(&weight.t().unwrap()).unwrap();
             close(&part(&y), &expected, 1e-12, "group");
+        }
+    }
+
+    #[test]
+    fn products_round_both_factors_where_the_run_does() {
+        let parameters = parameters();
+        let init = Init::Uniform { lo: -1.0, up: 1.0 };
+        let layer = BlockLinear::new(&parameters.builder(), 1, 4, init, None).unwrap();
+        let x = normal("x", &[1, 3, 4]);
+        let rounded = |x: &Tensor| {
+            let x = x.to_dtype(DType::BF16).unwrap();
+            x.to_dtype(DType::F64).unwrap()
+        };
+        let weight = rounded(&layer.weight.get(0).unwrap()).t().unwrap();
+        let expected = rounded(&x.get(0).unwrap()).matmul(&weight).unwrap();
+        for y in in_bfloat16(|| layer.forward(&x).unwrap()) {
+            close(&y.get(0).unwrap(), &expected, 1e-12, "rounded");
         }
     }
 }

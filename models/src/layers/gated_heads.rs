@@ -85,3 +85,23 @@ impl GatedHeads {
         gate + self.output.flops(rows)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    #[test]
+    fn padding_decays_nothing_wherever_it_is() {
+        let tensor = |numbers: &[f64]| Tensor::new(numbers, &Device::Cpu).unwrap();
+        let log_decay = tensor(&[-0.5, -0.25]);
+        let valid = tensor(&[1.0, 0.0, 1.0]).unsqueeze(0).unwrap();
+        let mask = Mask::new(&valid).unwrap();
+        let decays = head_decays(&log_decay, Some(&mask)).unwrap();
+        let decays = decays.to_vec3::<f64>().unwrap();
+        assert_eq!(decays, [[[-0.5, -0.25], [0.0, 0.0], [-0.5, -0.25]]]);
+        let decays = head_decays(&log_decay, None).unwrap();
+        assert_eq!(decays.to_vec1::<f64>().unwrap(), [-0.5, -0.25]);
+    }
+}

@@ -111,8 +111,29 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        testing::{check_layer, parameters},
+        testing::{check_layer, normal, parameters},
     };
+
+    /// Equal positions have equal outputs as long as the same of their elements are dropped.
+    #[test]
+    fn dropout_is_the_same_at_all_positions_if_it_is_tied() {
+        for tied in [false, true] {
+            let block = BlockOptions {
+                dim: 8,
+                dropout: 0.5,
+                dropout_tied: tied,
+                ..BlockOptions::default()
+            };
+            let vb = parameters().builder();
+            let output = GluOutput::new(&vb, &block, OutputGate::Half, OutputInit::Torch).unwrap();
+            let x = normal("x", &[2, 1, 8]).broadcast_as((2, 5, 8)).unwrap();
+            let pass = Pass::new(true, RngKey::new(1, 0, 0));
+            let y = output.forward(&x.contiguous().unwrap(), &pass).unwrap();
+            let apart = y.broadcast_sub(&y.narrow(1, 0, 1).unwrap()).unwrap();
+            let apart = apart.abs().unwrap().max_all().unwrap();
+            assert_eq!(apart.to_scalar::<f64>().unwrap() < 1e-12, tied);
+        }
+    }
 
     #[test]
     fn gradients_agree_with_differences() {

@@ -306,6 +306,15 @@ mod tests {
     }
 
     #[test]
+    fn heads_are_as_wide_as_a_power_of_two_up_to_64() {
+        for (row, expected) in [(7, 1), (96, 32), (64, 64), (128, 64), (1536, 64)] {
+            assert_eq!(head_width(0, row).unwrap(), expected, "{row}");
+        }
+        assert_eq!(head_width(48, 96).unwrap(), 48);
+        assert!(head_width(48, 128).is_err());
+    }
+
+    #[test]
     fn gradients_agree_with_differences() {
         let parameters = parameters();
         let projections = projections(&parameters);

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        testing::{check_gradient, normal},
+        testing::{check_gradient, normal, parameters},
     };
 
     const ALL: [Pool; 5] = [
@@ -145,6 +145,21 @@ mod tests {
                     pool(pooling, &inputs[0], mask)
                 });
             }
+        }
+    }
+
+    #[test]
+    fn vectors_are_as_wide_as_is_said() {
+        let block = BlockOptions {
+            dim: 2,
+            qkv_dim: 6,
+            ..BlockOptions::default()
+        };
+        let hidden = normal("hidden", &[3, 3, 2]);
+        for pooling in [Pooling::Mean, Pooling::Attention] {
+            let layer = Pool::new(&parameters().builder(), pooling, &block).unwrap();
+            let pooled = pool(&layer, &hidden, Some(&mask())).unwrap();
+            assert_eq!(pooled.dims(), [3, layer.width(&block)]);
         }
     }
 

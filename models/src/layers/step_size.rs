@@ -27,3 +27,15 @@ pub fn check(dt_min: f64, dt_max: f64) -> Result<()> {
         format!("at most model.dt_max = {dt_max}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_that_are_not_in_order_are_refused() {
+        assert!(check(1e-3, 1e-3).is_ok() && check(1e-3, 0.1).is_ok());
+        let message = check(0.1, 1e-3).unwrap_err().to_string();
+        assert!(message.contains("model.dt_min"), "{message}");
+    }
+}

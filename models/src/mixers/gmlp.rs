@@ -250,11 +250,20 @@ mod tests {
     };
 
     fn mixer(parameters: &Parameters, spatial: Spatial, attention: usize) -> GatedMlp {
+        of_length(6, parameters, spatial, attention)
+    }
+
+    fn of_length(
+        longest: usize,
+        parameters: &Parameters,
+        spatial: Spatial,
+        attention: usize,
+    ) -> GatedMlp {
         let block = BlockOptions {
             dim: 3,
             ..BlockOptions::default()
         };
-        let layer = LayerContext::new(parameters.builder(), &block, 6);
+        let layer = LayerContext::new(parameters.builder(), &block, longest);
         let options = Options {
             hidden: 2,
             spatial,
@@ -311,6 +320,24 @@ mod tests {
             assert_eq!(y.dtype(), DType::F64);
             close(&y, &expected, 1e-12, &format!("toeplitz, {length}"));
         }
+    }
+
+    /// The kernel leaves out blocks of queries that are all padding, unless a norm counts them.
+    #[test]
+    fn padding_attends_as_other_positions_do_where_a_norm_counts_it() {
+        let valid: Vec<f64> = (0..140).map(|at| f64::from(u8::from(at < 73))).collect();
+        let valid = Tensor::from_vec(valid, (2, 70), &Device::Cpu).unwrap();
+        let output = |dtype| {
+            let parameters = Parameters::new(3, &Device::Cpu, dtype);
+            let mixer = of_length(70, &parameters, Spatial::Full, 2);
+            let mask = Mask::new(&valid.to_dtype(dtype).unwrap()).unwrap();
+            let mask = mask.counted();
+            let x = normal("x", &[2, 70, 3]).to_dtype(dtype).unwrap();
+            let y = mixer.forward(&x, &pass().with_mask(Some(&mask))).unwrap();
+            y.to_dtype(DType::F64).unwrap()
+        };
+        let (kernel, composed) = (output(DType::F32), output(DType::F64));
+        close(&kernel, &composed, 1e-4, "gmlp where padding is counted");
     }
 
     #[test]

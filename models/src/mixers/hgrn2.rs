@@ -177,6 +177,8 @@ impl Mixer for Hgrn2 {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
     use crate::{
         RngKey,
@@ -210,6 +212,37 @@ mod tests {
         }
         let paths = parameters.paths();
         assert_eq!(paths.iter().filter(|path| *path == "bias.bound").count(), 1);
+    }
+
+    #[test]
+    fn heads_are_8_wide_or_as_wide_as_the_largest_smaller_power_of_two_that_fits() {
+        for (dim, heads) in [(3, 3), (12, 3), (16, 2), (64, 8)] {
+            let parameters = parameters();
+            let block = BlockOptions {
+                dim,
+                ..BlockOptions::default()
+            };
+            let layer = LayerContext::new(parameters.builder(), &block, 9);
+            let mixer = Hgrn2::new(&layer, &Options::default()).unwrap();
+            assert_eq!(mixer.heads, heads, "{dim}");
+        }
+    }
+
+    /// A gate so far closed that its decay is 0 in f32 still has a logarithm.
+    #[test]
+    fn decays_of_closed_gates_have_finite_logarithms() {
+        let parameters = parameters();
+        let block = BlockOptions {
+            dim: 4,
+            ..BlockOptions::default()
+        };
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mixer = Hgrn2::new(&layer, &Options::default()).unwrap();
+        let gates = Tensor::new(&[[[-150f32, -40.0, 0.0, 40.0]]], &Device::Cpu).unwrap();
+        let [_, log_decay] = mixer.gates(&gates).unwrap();
+        let expected = [[[-150f32, -40.0, 0.5f32.ln(), 0.0]]];
+        let expected = Tensor::new(&expected, &Device::Cpu).unwrap();
+        close(&log_decay, &expected, 1e-4, "logarithm");
     }
 
     #[test]

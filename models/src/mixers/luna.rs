@@ -332,6 +332,9 @@ mod tests {
             y.get(1).unwrap()
         };
         close(&run(&long), &run(&short), 1e-12, "dynamic");
+        let front = x.narrow(1, 0, 3).unwrap().contiguous().unwrap();
+        let run = |mixer: &Luna| mixer.forward(&front, &pass()).unwrap();
+        close(&run(&long), &run(&short), 1e-12, "dynamic, without a mask");
     }
 
     #[test]

@@ -146,7 +146,10 @@ impl Mixer for MinLstm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{close, normal, parameters};
+    use crate::{
+        Parameters,
+        testing::{close, normal, parameters},
+    };
 
     #[test]
     fn gates_begin_with_the_memory_that_is_asked_for() {
@@ -185,5 +188,31 @@ mod tests {
         let (forget, input) = (gate(&mixer.forget), gate(&mixer.input));
         let expected = (&input / (&forget + &input).unwrap()).unwrap();
         close(&mixer.share(&x).unwrap(), &expected, 1e-12, "i'");
+    }
+
+    /// σ(-200) is 0 in f32.
+    #[test]
+    fn closed_gates_share_by_their_logarithms() {
+        let parameters = Parameters::new(3, &Device::Cpu, DType::F32);
+        let block = BlockOptions {
+            dim: 6,
+            ..BlockOptions::default()
+        };
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mixer = MinLstm::new(&layer, &Options::default()).unwrap();
+        for (path, var) in parameters.all() {
+            let logit = match path.as_str() {
+                "forget.bias" => -200.0,
+                "input.bias" => -201.0,
+                _ => continue,
+            };
+            let bias = var.as_detached_tensor().affine(0.0, logit).unwrap();
+            var.set(&bias).unwrap();
+        }
+        let x = Tensor::zeros((1, 2, 6), DType::F32, &Device::Cpu).unwrap();
+        let share = mixer.share(&x).unwrap();
+        let expected = share.ones_like().unwrap();
+        let expected = (expected / (1.0 + 1f64.exp())).unwrap();
+        close(&share, &expected, 1e-4, "i'");
     }
 }

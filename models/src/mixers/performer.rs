@@ -432,12 +432,13 @@ mod tests {
         assert_ne!(drawn(10, 1, 9), drawn(10, 1, 10));
         assert_ne!(drawn(0, 1, 0), drawn(0, 2, 0));
         let favor = favor(8, 4, 10);
-        let matrix = |step: u64| -> Vec<Vec<f64>> {
-            let matrix = favor.matrix(&RngKey::new(1, step, 0), DType::F64, &Device::Cpu);
+        let matrix = |seed: u64, step: u64| -> Vec<Vec<f64>> {
+            let matrix = favor.matrix(&RngKey::new(seed, step, 0), DType::F64, &Device::Cpu);
             matrix.unwrap().to_vec2().unwrap()
         };
-        assert_eq!(matrix(0), matrix(5));
-        assert_eq!(matrix(12), drawn(10, 1, 12));
+        assert_eq!(matrix(1, 0), matrix(1, 5));
+        assert_eq!(matrix(1, 12), drawn(10, 1, 12));
+        assert_eq!(matrix(2, 12), drawn(10, 2, 12));
     }
 
     #[test]

@@ -240,6 +240,24 @@ mod tests {
         }
     }
 
+    /// The published code pads to 2,048 and 4,096; the other lengths are those of the benchmark.
+    #[test]
+    fn segments_are_as_long_as_in_the_published_code() {
+        let (parameters, block) = (parameters(), BlockOptions::default());
+        for (longest, segments, stretch) in [
+            (2048, 64, 33),
+            (4096, 4096, 2),
+            (4096, 64, 65),
+            (2000, 62, 33),
+            (4000, 2048, 2),
+            (4000, 62, 65),
+        ] {
+            let layer = LayerContext::new(parameters.builder(), &block, longest);
+            let mixer = Ponet::new(&layer, &Options { segments }).unwrap();
+            assert_eq!(mixer.stretch, stretch, "{longest} / {segments}");
+        }
+    }
+
     /// The same token twice is one parameter that is read twice.
     #[test]
     fn equal_values_share_the_gradient() {

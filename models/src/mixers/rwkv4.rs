@@ -197,6 +197,17 @@ mod tests {
         Rwkv4::new(&LayerContext::new(parameters().builder(), &block, 9)).unwrap()
     }
 
+    /// ω of the first layer is -5 + 8 (c / (D - 1))^0.7, with the first value for a single channel.
+    #[test]
+    fn decays_begin_between_minus_5_and_3() {
+        for (dim, expected) in [(1, vec![-5.0]), (2, vec![-5.0, 3.0])] {
+            let actual = mixer(dim).decay.to_vec1::<f64>().unwrap();
+            assert_eq!(actual, expected);
+        }
+        let middle = mixer(3).decay.to_vec1::<f64>().unwrap()[1];
+        assert!((middle - (8.0 * 0.5f64.powf(0.7) - 5.0)).abs() < 1e-12);
+    }
+
     /// Keys that differ by a constant weigh the same, however large it is.
     #[test]
     fn large_keys_overflow_nothing() {

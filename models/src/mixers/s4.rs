@@ -365,9 +365,27 @@ mod tests {
         }
     }
 
+    /// C Ā^T by T steps at once, and by two walks of half as many.
+    #[test]
+    fn c_is_truncated_for_the_longest_length() {
+        let start = hippo::modes(4, None);
+        let walked = |c: &[[f64; 2]], steps: usize| {
+            let truncated = truncate(c, &start, 1e-3, steps);
+            sum(c, -1.0, &truncated)
+        };
+        for half in [3, 700] {
+            let c = [[0.3, -0.8], [1.1, 0.2]];
+            let (once, twice) = (walked(&c, 2 * half), walked(&walked(&c, half), half));
+            for (once, twice) in once.iter().zip(&twice) {
+                let apart = (once[0] - twice[0]).hypot(once[1] - twice[1]);
+                assert!(apart < 1e-9, "{half}: {once:?} {twice:?}");
+            }
+        }
+    }
+
     #[test]
     fn gradients_agree_with_differences() {
-        for (direction, n_ssm) in [(Direction::Both, 1), (Direction::Forward, 0)] {
+        for (direction, n_ssm, sets) in [(Direction::Both, 1, 1), (Direction::Forward, 0, 2)] {
             let parameters = parameters();
             let options = Options {
                 direction,
@@ -375,6 +393,7 @@ mod tests {
                 ..Options::default()
             };
             let mixer = mixer(&parameters, &options);
+            assert_eq!(mixer.log_a_real.dims()[0], sets, "n_ssm = {n_ssm}");
             check_layer("s4", &parameters, &[2, 4, 2], |x| mixer.forward(x, &pass()));
         }
     }

@@ -156,6 +156,37 @@ mod tests {
     use super::*;
     use crate::testing::{check_layer, normal, parameters, pass};
 
+    /// The exponent is 0.3 in the first layer, also if there is no other, and 1.6 in the last.
+    #[test]
+    fn forget_gates_begin_open_in_the_first_columns_and_closed_in_the_last() {
+        for (index, layers, power) in [(0, 1, 0.3), (0, 2, 0.3), (1, 2, 1.6)] {
+            let parameters = parameters();
+            let block = BlockOptions {
+                dim: 3,
+                heads: 1,
+                layers,
+                ..BlockOptions::default()
+            };
+            let layer = LayerContext {
+                index,
+                ..LayerContext::new(parameters.builder(), &block, 5)
+            };
+            let mixer = Slstm::new(&layer, &Options::default()).unwrap();
+            let bias: Vec<f64> = mixer.bias.flatten_all().unwrap().to_vec1().unwrap();
+            let forget = [5.0, 5.0 - 12.0 * 0.5f64.powf(power), -7.0];
+            for (column, bias) in bias.into_iter().enumerate() {
+                let expected = match column / 3 {
+                    1 => forget[column % 3],
+                    _ => 0.0,
+                };
+                assert!(
+                    (bias - expected).abs() < 1e-12,
+                    "{layers}: {bias} {expected}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn gradients_agree_with_differences() {
         let parameters = parameters();

@@ -132,7 +132,9 @@ fn copied(x: &Tensor) -> Result<(Storage, Shape)> {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use std::sync::Arc;
+
+    use candle_core::{CpuStorage, CustomOp1, DType, Device, Layout};
 
     use super::*;
     use crate::ops::linear;
@@ -173,6 +175,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_graph_of_a_stretch_is_forgotten() {
+        /// An operation with a part that tells whether a graph still has it.
+        struct Watched(#[allow(dead_code)] Arc<()>);
+
+        impl CustomOp1 for Watched {
+            fn name(&self) -> &'static str {
+                "watched"
+            }
+
+            fn cpu_fwd(&self, x: &CpuStorage, of_x: &Layout) -> Result<(CpuStorage, Shape)> {
+                Ok((x.clone(), of_x.shape().clone()))
+            }
+        }
+
+        let [x, weight] = ["x", "weight"].map(|name| crate::testing::normal(name, &[2, 3]));
+        let weight = Var::from_tensor(&weight).unwrap();
+        let part = Arc::new(());
+        let own = part.clone();
+        let f = move |x: &Tensor| -> crate::Result<Tensor> {
+            Ok((x * weight.as_tensor())?.apply_op1(Watched(own.clone()))?)
+        };
+        let y = f(&x).unwrap();
+        assert_eq!(Arc::strong_count(&part), 3, "the graph has one");
+        drop(y);
+        let y = checkpoint(&x, f).unwrap();
+        assert!(y.track_op());
+        assert_eq!(Arc::strong_count(&part), 2, "the function's own");
     }
 
     #[test]

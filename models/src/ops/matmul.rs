@@ -246,6 +246,7 @@ mod tests {
     use candle_core::{Device, Var};
 
     use super::*;
+    use crate::ops::testing::in_bfloat16;
     use crate::testing::{agree, check_gradient, close, normal};
 
     #[test]
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn rounded_products_of_gpus_round_factors_alone() {
+    fn rounded_products_round_both_factors_and_no_more() {
         let form = Some(GpuProduct { rounds: true });
         let rounded = |x: &Tensor| {
             let x = x.to_dtype(DType::BF16).unwrap();
@@ -305,6 +306,9 @@ mod tests {
             let y = product(&x, &w, form).unwrap();
             let expected = product(&rounded(&x), &rounded(&w), None).unwrap();
             close(&y, &expected, 1e-12, "a product of rounded factors");
+            for y in in_bfloat16(|| matmul(&x, &w).unwrap()) {
+                close(&y, &expected, 1e-12, "a product of the CPU");
+            }
         }
         let [x, w] = [normal("x", &[3, 4]), normal("w", &[4, 5])].map(|x| Var::from_tensor(&x));
         let (x, w, dy) = (x.unwrap(), w.unwrap(), normal("dy", &[3, 5]));

@@ -28,6 +28,13 @@ impl Sampler {
     }
 }
 
+/// Returns the results of `work` where products round their factors to bfloat16, in every way of
+/// this machine.
+pub(crate) fn in_bfloat16<T>(work: impl Fn() -> T) -> Vec<T> {
+    let ways = Isa::all_rounded().into_iter();
+    ways.map(|isa| isa.force(&work)).collect()
+}
+
 /// A computation by kernels, and the one by formulas that it is compared with.
 type Fused<'a> = dyn Fn(&[Tensor]) -> Result<Tensor> + Sync + 'a;
 type Composed<'a> = dyn Fn(&[Tensor]) -> Result<Tensor> + 'a;
@@ -58,6 +65,15 @@ fn results(
         all.push(flat(gradient)?);
     }
     Ok(all)
+}
+
+/// Returns the output in f32 of a pass without a graph, flattened.
+fn output(inputs: &[Tensor], f: &Fused) -> Result<Vec<f64>> {
+    let inputs: Vec<Tensor> = inputs
+        .iter()
+        .map(|x| Ok(x.to_dtype(DType::F32)?))
+        .collect::<Result<_>>()?;
+    Ok(f(&inputs)?.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?)
 }
 
 /// Returns a gradient for `output`: random, with a stretch of zeros as long sequences have where
@@ -155,7 +171,11 @@ fn agree_in_f32_of(what: &str, inputs: &[Tensor], fused: &Fused, composed: &Comp
                 );
             }
             match &single {
-                None => single = Some(got),
+                None => {
+                    let plain = pool.install(|| isa.force(|| output(inputs, fused).unwrap()));
+                    assert!(plain == got[0], "{what} {isa:?} {shapes:?} without a graph");
+                    single = Some(got);
+                }
                 Some(single) => assert!(*single == got, "{what} {isa:?} {threads} threads differ"),
             }
         }

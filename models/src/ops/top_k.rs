@@ -156,32 +156,41 @@ mod tests {
     #[test]
     fn the_first_k_are_those_of_a_stable_sort() {
         let mut sampler = Sampler::new(61);
-        for width in 1..38 {
+        let short = (1..38).flat_map(|width| (1..=width).map(move |k| (2, width, k)));
+        // Tasks of two rows, and rows of more elements than a task has.
+        for (count, width, k) in short.chain([(5, 1500, 3), (2, ELEMENTS + 1, 2)]) {
             // Few distinct values, so that most are tied.
-            let row: Vec<f64> = (0..2 * width)
+            let rows: Vec<f64> = (0..count * width)
                 .map(|_| (sampler.uniform() * 5.0).floor() - 2.0)
                 .collect();
-            let x = Tensor::from_vec(row.clone(), (2, width), &Device::Cpu).unwrap();
-            for k in 1..=width {
-                for order in [Order::Largest, Order::Smallest] {
-                    for dtype in [DType::F32, DType::F64, DType::BF16] {
-                        let x = x.to_dtype(dtype).unwrap();
-                        let (values, indices) = top_k(&x, k, order).unwrap();
-                        let values = values.to_dtype(DType::F64).unwrap();
-                        let (values, indices) = (
-                            values.to_vec2::<f64>().unwrap(),
-                            indices.to_vec2::<u32>().unwrap(),
-                        );
-                        for (i, row) in row.chunks(width).enumerate() {
-                            assert_eq!(indices[i], sorted(row, k, order), "{row:?}");
-                            for (value, index) in values[i].iter().zip(&indices[i]) {
-                                assert_eq!(*value, row[*index as usize]);
-                            }
+            let x = Tensor::from_vec(rows.clone(), (count, width), &Device::Cpu).unwrap();
+            for order in [Order::Largest, Order::Smallest] {
+                for dtype in [DType::F32, DType::F64, DType::BF16] {
+                    let x = x.to_dtype(dtype).unwrap();
+                    let (values, indices) = top_k(&x, k, order).unwrap();
+                    let values = values.to_dtype(DType::F64).unwrap();
+                    let (values, indices) = (
+                        values.to_vec2::<f64>().unwrap(),
+                        indices.to_vec2::<u32>().unwrap(),
+                    );
+                    for (i, row) in rows.chunks(width).enumerate() {
+                        assert_eq!(indices[i], sorted(row, k, order), "{row:?}");
+                        for (value, index) in values[i].iter().zip(&indices[i]) {
+                            assert_eq!(*value, row[*index as usize]);
                         }
                     }
                 }
             }
         }
+    }
+
+    /// The neighbours are one number in f32.
+    #[test]
+    fn whole_numbers_are_compared_exactly() {
+        let x = Tensor::new(&[16_777_216u32, 16_777_217], &Device::Cpu).unwrap();
+        let (values, indices) = top_k(&x, 1, Order::Largest).unwrap();
+        assert_eq!(values.to_vec1::<u32>().unwrap(), [16_777_217]);
+        assert_eq!(indices.to_vec1::<u32>().unwrap(), [1]);
     }
 
     #[test]

@@ -98,11 +98,29 @@ impl Updates {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::{DType, Device, Var};
     use candle_nn::Init;
 
     use super::*;
     use crate::{Pass, RngKey};
+
+    /// With the graph a sum would hold every activation of its passes.
+    #[test]
+    fn sums_keep_no_graph() {
+        let parameters = Parameters::new(0, &Device::Cpu, DType::F64);
+        let last: Commit = Arc::new(|_, sum| Ok(sum.clone()));
+        let vb = parameters.builder();
+        let buffer = vb.buffer(2, "mean", Init::Const(1.0), last).unwrap();
+        let x = Var::new(&[1.0, 2.0], &Device::Cpu).unwrap();
+        let updates = Updates::default();
+        let pass = Pass::new(true, RngKey::new(0, 0, 0));
+        for _ in 0..2 {
+            let seen = x.sqr().unwrap();
+            buffer.add(&seen, &pass.with_updates(&updates)).unwrap();
+            let sums = updates.0.lock().unwrap();
+            assert!(seen.track_op() && sums.values().all(|(sum, _)| !sum.track_op()));
+        }
+    }
 
     #[test]
     fn a_step_commits_the_sum_of_its_passes_once() {

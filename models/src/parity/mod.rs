@@ -555,3 +555,51 @@ fn json(metadata: &HashMap<String, String>, key: &str) -> Result<Value> {
     let wrong = |error| Error::Case(format!("{key} is not JSON: {error}"));
     serde_json::from_str(text(metadata, key)?).map_err(wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case() -> Case {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/parity/transformer-1.safetensors"
+        );
+        Case::read(&std::fs::read(file).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_a_number_never_agrees() {
+        let case = case();
+        for name in ["out/y", "grad/x"] {
+            let expected = case.tensor(name).unwrap();
+            let verdict = |ours: &Tensor| case.compare(name, ours, expected).unwrap().verdict;
+            assert_eq!(verdict(expected), Verdict::Ok);
+            assert_eq!(verdict(&(expected * f64::NAN).unwrap()), Verdict::Off);
+        }
+    }
+
+    #[test]
+    fn only_a_gradient_of_zeros_may_be_missing() {
+        let (mut case, name) = (case(), "grad/param/key.weight");
+        let verdict = |case: &Case| case.gradient(name, None).unwrap().verdict;
+        assert_eq!(verdict(&case), Verdict::Unknown);
+        let zeros = case.tensors[name].zeros_like().unwrap();
+        case.tensors.insert(name.to_owned(), zeros);
+        assert_eq!(verdict(&case), Verdict::Ok);
+    }
+
+    #[test]
+    fn tolerances_are_finite_and_not_negative() {
+        for (text, holds) in [
+            ("0", true),
+            ("1e-5", true),
+            ("-1e-5", false),
+            ("inf", false),
+            ("NaN", false),
+        ] {
+            let metadata = HashMap::from([("atol".to_owned(), text.to_owned())]);
+            assert_eq!(tolerance(&metadata, "atol").is_ok(), holds, "{text}");
+        }
+    }
+}

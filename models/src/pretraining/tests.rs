@@ -65,6 +65,77 @@ fn gradients_agree_with_differences() {
     }
 }
 
+/// Builds a model without positions whose state at a token depends on that token alone.
+fn by_token(name: &str, objective: Objective, pooling: Pooling) -> TokenModel {
+    let parameters = parameters();
+    let mut options = options(name);
+    options.embed.positions = Positions::None;
+    options.head.pooling = pooling;
+    let model = mixers::find(name).unwrap();
+    let model = TokenModel::new(model, &shape(1), &options, objective, &parameters).unwrap();
+    for (path, var) in parameters.all() {
+        if path.starts_with("encoder.") && var.rank() == 2 {
+            var.set(&var.zeros_like().unwrap()).unwrap();
+        }
+    }
+    model
+}
+
+/// Returns the loss of one sequence.
+fn loss_of(model: &TokenModel, ids: &[u32]) -> f64 {
+    let ids = Tensor::new(ids, &Device::Cpu).unwrap();
+    let inputs = Inputs {
+        towers: vec![Tokens {
+            ids: ids.unsqueeze(0).unwrap(),
+            mask: None,
+        }],
+    };
+    let predictions = model.forward(&inputs, &pass(false, 3, 0)).unwrap();
+    predictions.losses.to_vec1::<f64>().unwrap()[0]
+}
+
+/// All hidden tokens have one state, so those of one id have the same loss wherever they stand.
+#[test]
+fn a_cls_token_moves_the_states_that_are_read() {
+    let loss = |pooling| loss_of(&by_token("linear", MASKED, pooling), &[2; 6]);
+    let (behind, alone) = (loss(Pooling::Cls), loss(Pooling::Mean));
+    assert!((behind - alone).abs() < 1e-12, "{behind} {alone}");
+}
+
+#[test]
+fn each_token_is_asked_for_the_one_behind_it() {
+    let model = by_token("transformer", Objective::Next, Pooling::Mean);
+    let [first, second, both] = [&[1, 3][..], &[3, 2], &[1, 3, 2]].map(|ids| loss_of(&model, ids));
+    assert!(first > 0.0 && second > 0.0 && first != second);
+    assert!((both - (first + second) / 2.0).abs() < 1e-12);
+}
+
+#[test]
+fn shares_of_right_predictions_are_means_over_towers() {
+    for towers in [1, 2] {
+        let parameters = parameters();
+        let model = build("transformer", towers, Objective::Next, &parameters);
+        // Id 4 is predicted everywhere.
+        for (path, var) in parameters.all() {
+            let value = match path.as_str() {
+                "pretrain.decoder.weight" => var.zeros_like().unwrap(),
+                "pretrain.decoder.bias" => {
+                    Tensor::new(&[0.0, 0.0, 0.0, 0.0, 9.0], &Device::Cpu).unwrap()
+                }
+                _ => continue,
+            };
+            var.set(&value).unwrap();
+        }
+        let inputs = Inputs {
+            towers: (0..towers).map(|_| tokens(0)).collect(),
+        };
+        let right = model.forward(&inputs, &pass(false, 3, 0)).unwrap().right;
+        // Behind the first token follow 1, 4, 4, 1, 0 in one sequence, and 4, 4 in the other.
+        let expected = Tensor::new(&[0.4, 1.0, 0.0], &Device::Cpu).unwrap();
+        close(&right, &expected, 1e-12, "right");
+    }
+}
+
 #[test]
 fn what_stays_is_what_a_classifier_begins_with() {
     let (tokens, classes) = (parameters(), parameters());

@@ -178,12 +178,19 @@ fn what_is_kept_goes_with_the_backward_pass_and_nodes_with_their_outputs() {
     impl CustomOp<1> for Kept {
         const NAME: &'static str = "kept";
         type Saved = Arc<()>;
+        const READS_OPERANDS: bool = false;
 
         fn forward(&self, [x]: [View; 1], _: bool) -> Result<(Vec<f32>, Shape, Arc<()>)> {
             Ok((x.data.to_vec(), x.shape, self.0.clone()))
         }
 
-        fn backward(&self, _: [View; 1], _: BackwardPass<Arc<()>, 1>) -> Result<[Gradient; 1]> {
+        fn backward(
+            &self,
+            [x]: [View; 1],
+            pass: BackwardPass<Arc<()>, 1>,
+        ) -> Result<[Gradient; 1]> {
+            assert_eq!((x.data.len(), pass.y.len()), (0, 0), "neither is read");
+            assert_eq!(x.shape.dims(), [4]);
             Ok([Gradient::PassThrough])
         }
     }
@@ -198,4 +205,35 @@ fn what_is_kept_goes_with_the_backward_pass_and_nodes_with_their_outputs() {
     assert_eq!(Arc::strong_count(&kept), 1);
     drop((y, loss));
     assert!(!is_in_use(id));
+    // An output that a backward pass would read goes as well if there is none.
+    let y = apply(Product, [Some(x.as_tensor()), None, None, None, None]).unwrap();
+    let id = y.id();
+    assert!(is_in_use(id));
+    drop(y);
+    assert!(!is_in_use(id));
+}
+
+#[test]
+fn nothing_is_to_be_kept_for_operands_without_gradient() {
+    /// Puts out whether it is to keep anything.
+    struct Told;
+
+    impl CustomOp<1> for Told {
+        const NAME: &'static str = "told";
+        type Saved = ();
+
+        fn forward(&self, [x]: [View; 1], keeps: bool) -> Result<(Vec<f32>, Shape, ())> {
+            Ok((vec![f32::from(u8::from(keeps)); x.data.len()], x.shape, ()))
+        }
+
+        fn backward(&self, _: [View; 1], _: BackwardPass<(), 1>) -> Result<[Gradient; 1]> {
+            Ok([Gradient::Nothing])
+        }
+    }
+
+    let x = Var::from_tensor(&Sampler::new(7).normal(&[2], 1.0)).unwrap();
+    for (x, keeps) in [(x.as_tensor(), 1f32), (&x.detach(), 0.0)] {
+        let y = apply(Told, [x]).unwrap();
+        assert_eq!(y.to_vec1::<f32>().unwrap(), [keeps; 2]);
+    }
 }

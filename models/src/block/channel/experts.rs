@@ -291,6 +291,15 @@ mod tests {
         assert_eq!(choices, [[[1, 2], [2, 0], [0, 1]]]);
     }
 
+    /// Training that diverges is reported as such by the loss.
+    #[test]
+    fn a_token_of_no_numbers_has_experts_too() {
+        let (_, experts) = experts(3, 2, 0.0);
+        let probabilities = Tensor::new(&[[[f64::NAN; 3]]], &Device::Cpu).unwrap();
+        let choices = experts.choices(&probabilities, None).unwrap();
+        assert_eq!(choices[0][0].len(), 2);
+    }
+
     #[test]
     fn one_expert_is_the_dense_network() {
         let x = normal("x", &[2, 7, 3]);
@@ -331,7 +340,6 @@ mod tests {
     #[test]
     fn balanced_routing_has_the_least_loss_and_padding_none() {
         let (_, experts) = experts(2, 1, 0.0);
-        let losses = AuxLosses::default();
         let pass = pass(true);
         let probabilities = [
             [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]],
@@ -343,20 +351,27 @@ mod tests {
             vec![vec![0], vec![1], vec![]],
             vec![vec![0], vec![0], vec![]],
         ];
-        experts
-            .add_losses(
-                &logits,
-                &probabilities,
-                &choices,
-                &pass.with_losses(&losses),
-            )
-            .unwrap();
-        let means = losses.means().unwrap();
-        assert_eq!((means[0].0, means[1].0), ("balance", "router_z"));
-        // Row 0: 2 (1/2 1/2 + 1/2 1/2) = 1; row 1: 2 · 0.9.
-        let balance = means[0].1.to_scalar::<f64>().unwrap();
-        assert!((balance - 1.4).abs() < 1e-12, "{balance}");
-        let router_z = means[1].1.to_scalar::<f64>().unwrap();
-        assert!(router_z.abs() < 1e-12, "{router_z}");
+        // log Σ exp(l + c) is c, also where an exponential would overflow.
+        for c in [0.0, 1000.0] {
+            let losses = AuxLosses::default();
+            experts
+                .add_losses(
+                    &(&logits + c).unwrap(),
+                    &probabilities,
+                    &choices,
+                    &pass.with_losses(&losses),
+                )
+                .unwrap();
+            let means = losses.means().unwrap();
+            assert_eq!((means[0].0, means[1].0), ("balance", "router_z"));
+            // Row 0: 2 (1/2 1/2 + 1/2 1/2) = 1; row 1: 2 · 0.9.
+            let balance = means[0].1.to_scalar::<f64>().unwrap();
+            assert!((balance - 1.4).abs() < 1e-12, "{balance}");
+            let router_z = means[1].1.to_scalar::<f64>().unwrap();
+            assert!(
+                (router_z - c * c).abs() < 1e-12 * (1.0 + c * c),
+                "{router_z}"
+            );
+        }
     }
 }

@@ -96,3 +96,37 @@ impl Channel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::parameters;
+
+    /// Every second block has experts, or the only one.
+    #[test]
+    fn some_block_has_experts_however_few_there_are() {
+        for ffn in [
+            ChannelKind::Switch,
+            ChannelKind::Moe,
+            ChannelKind::ProductKeys,
+        ] {
+            for (layers, expected) in [(1, &[true][..]), (4, &[false, true, false, true])] {
+                let block = BlockOptions {
+                    dim: 4,
+                    mlp_dim: 4,
+                    layers,
+                    ffn,
+                    expert_period: 2,
+                    ..BlockOptions::default()
+                };
+                let vb = parameters().builder();
+                let is_sparse = |layer: usize| {
+                    let channel = Channel::new(&vb.pp(layer), &block, layer).unwrap();
+                    matches!(channel, Some(Channel::Other(_)))
+                };
+                let sparse: Vec<bool> = (0..layers).map(is_sparse).collect();
+                assert_eq!(sparse, expected, "{ffn:?}");
+            }
+        }
+    }
+}

@@ -191,6 +191,7 @@ fn slopes(heads: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::parameters;
 
     /// Expected values by transformers 4.40.2, `T5Attention._relative_position_bucket`,
     /// bidirectional.
@@ -235,6 +236,24 @@ mod tests {
             (-5000, 31),
         ] {
             assert_eq!(bucket(distance, true), expected, "{distance}");
+        }
+    }
+
+    /// Attention takes the last score of the table for all distances beyond it.
+    #[test]
+    fn scores_of_t5_reach_as_far_as_its_buckets() {
+        let parameters = parameters();
+        let block = BlockOptions::default();
+        let layer = LayerContext::new(parameters.builder(), &block, 300);
+        let both_ways = ByDistance::t5(&layer).unwrap();
+        let ahead = ByDistance::t5(&layer).unwrap().causal();
+        for (scores, causal) in [(both_ways, false), (ahead, true)] {
+            let options = scores.options(AttentionOptions::default(), 300, 0..300);
+            let reach = options.unwrap().relative.unwrap().reach as i64;
+            for distance in -299..300 {
+                let taken = bucket(distance.clamp(-reach, reach), causal);
+                assert_eq!(taken, bucket(distance, causal), "{distance}");
+            }
         }
     }
 

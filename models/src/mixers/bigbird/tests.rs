@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     ops::attention::{partial_softmax::by_head, testing::block_masks_meet_dense},
     options::BlockOptions,
-    testing::parameters,
+    testing::{close, normal, parameters},
 };
 
 fn rows(pattern: &Pattern, heads: usize, seed: u64) -> Vec<Vec<usize>> {
@@ -41,6 +41,28 @@ fn external_tokens_see_everything_and_are_seen_by_everything() {
             block_masks_meet_dense("external", extra + length, 2, &block_masks, sees);
         }
     }
+}
+
+/// The table of positions that every layer adds has zeros for external tokens.
+#[test]
+fn tokens_behind_external_ones_keep_their_positions() {
+    let (block, options) = (BlockOptions::default(), MODEL.defaults());
+    let parameters = parameters();
+    let table = normal("positions", &[5, block.dim]);
+    let context = ModelContext {
+        positions: Some(table.clone()),
+        ..ModelContext::new(parameters.builder(), &block, &MODEL, &options, 5)
+    };
+    external::around(&context, 2, |wider| {
+        let positions = wider.positions.as_ref().unwrap();
+        let of_tokens = positions.narrow(0, 2, 5).unwrap();
+        close(&of_tokens, &table, 1e-15, "tokens");
+        let before = positions.narrow(0, 0, 2).unwrap();
+        let zeros = before.zeros_like().unwrap();
+        close(&before, &zeros, 1e-15, "external tokens");
+        build(wider)
+    })
+    .unwrap();
 }
 
 #[test]
@@ -162,7 +184,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     let bigbird = BigBird::new(&layer, &options, true).unwrap();
     assert_eq!(bigbird.pattern.blocks, 6);
     let drawn = rows(&bigbird.pattern, 2, 1);
-    let x = |name: &str| crate::testing::normal(name, &[1, 2, 9, 3]);
+    let x = |name: &str| normal(name, &[1, 2, 9, 3]);
     let (q, k) = (x("q"), x("k"));
     let flat = |x: &Tensor| by_head(x).unwrap().flatten_from(2).unwrap(); // (B, L, H E)
     let options = AttentionOptions {

@@ -69,6 +69,15 @@ fn queries_of_a_cluster_get_the_same_and_improved_ones_keep_its_weights() {
         .unwrap();
     let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
     assert!(y.iter().all(|y| (y - 1.0).abs() < 1e-12));
+    // A cluster of more queries than a block of attention has.
+    let mut single = mixer(&parameters(), 6, &options(1, Some(2)));
+    single.lloyd.max_length = 70;
+    let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[1, 70, 2, 3]));
+    let y = single
+        .attend([q, k, v.ones_like().unwrap()], &pass)
+        .unwrap();
+    let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
+    assert!(y.iter().all(|y| (y - 1.0).abs() < 1e-12));
 }
 
 #[test]

@@ -72,6 +72,19 @@ fn kernels_are_softmaxes_over_taps() {
     }
 }
 
+#[test]
+fn kernels_grow_with_the_layer_up_to_the_fourth() {
+    let (parameters, block) = (parameters(), BlockOptions::default());
+    for (index, taps) in [3, 7, 15, 31, 31, 31].into_iter().enumerate() {
+        let layer = LayerContext {
+            index,
+            ..LayerContext::new(parameters.builder().pp(index), &block, 5)
+        };
+        let mixer = Lite::new(&layer, &Options::default()).unwrap();
+        assert_eq!(mixer.taps, taps, "{index}");
+    }
+}
+
 /// All weight on the middle tap: the convolution leaves things as they are.
 #[test]
 fn a_kernel_of_one_tap_is_the_identity() {

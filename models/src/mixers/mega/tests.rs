@@ -41,7 +41,18 @@ fn mask() -> Mask {
 #[test]
 fn the_average_is_a_convolution_with_its_kernels() {
     let (length, dim, modes) = (9, 2, 3);
-    for taps in [None, Some(1), Some(4), Some(9)] {
+    for (taps, padded, counted) in [
+        (None, 0, false),
+        (Some(1), 0, false),
+        (Some(4), 0, false),
+        (Some(9), 0, false),
+        (None, 3, true),
+        (Some(4), 3, true),
+        (Some(4), 3, false),
+    ] {
+        let valid = |t: usize| if t < length - padded { 1.0 } else { 0.0 };
+        let mask: Vec<f64> = (0..length).map(valid).collect();
+        let mask = Mask::new(&Tensor::new(vec![mask], &Device::Cpu).unwrap()).unwrap();
         let parameters = parameters();
         let average = MovingAverage::new(&parameters.builder(), dim, modes, taps).unwrap();
         let x = normal("x", &[1, length, dim]);
@@ -69,14 +80,37 @@ fn the_average_is_a_convolution_with_its_kernels() {
         };
         let mut expected = vec![vec![0.0; dim]; length];
         for (t, d) in (0..length).flat_map(|t| (0..dim).map(move |d| (t, d))) {
-            let before = (0..=t).map(|s| tap(d, t - s) * rows[s][d]);
-            let after = (t..length).map(|s| tap(dim + d, s - t) * rows[s][d]);
-            let sum = before.chain(after).sum::<f64>() + omega[d] * rows[t][d];
+            // Padding is zeros to other positions, and to its own unless a norm counts it.
+            let before = (0..=t).map(|s| tap(d, t - s) * valid(s) * rows[s][d]);
+            let after = (t..length).map(|s| tap(dim + d, s - t) * valid(s) * rows[s][d]);
+            let own = if counted { 1.0 } else { valid(t) };
+            let sum = before.chain(after).sum::<f64>() + omega[d] * own * rows[t][d];
             expected[t][d] = sum * logistic(sum);
         }
         let expected = Tensor::new(vec![expected], &Device::Cpu).unwrap();
-        let actual = average.forward(&x, None, false).unwrap();
+        let mask = (padded > 0).then_some(&mask);
+        let actual = average.forward(&x, mask, counted).unwrap();
         close(&actual, &expected, 1e-10, &format!("{taps:?} taps"));
+    }
+}
+
+#[test]
+fn the_average_knows_whether_the_norm_counts_padding() {
+    for (norm, counted) in [
+        (NormKind::Batch, true),
+        (NormKind::BatchMasked, false),
+        (NormKind::Layer, false),
+    ] {
+        let (parameters, block) = (
+            parameters(),
+            BlockOptions {
+                norm,
+                ..block(3, 4)
+            },
+        );
+        let vb = parameters.builder();
+        let layer = GatedAttention::new(&vb, &block, &Options::default(), 6).unwrap();
+        assert_eq!(layer.counted, counted, "{norm:?}");
     }
 }
 

@@ -45,7 +45,7 @@ fn mask(valid: &[&[f64]]) -> Mask {
 fn statistics_are_those_of_the_positions_so_far() {
     let valid = [0.0, 1.0, 1.0, 0.0, 1.0, 1.0];
     let mask = mask(&[&valid]);
-    for (groups, offset) in [(1, 0.0), (2, 1000.0), (4, 0.0)] {
+    for (groups, offset) in [(1, 0.0), (2, 1e6), (4, 0.0)] {
         let parameters = parameters();
         let norm = TimestepNorm::new(&parameters.builder(), 4, groups, 1e-5).unwrap();
         let x = (normal("x", &[1, 6, 4]) + offset).unwrap();
@@ -67,6 +67,20 @@ fn statistics_are_those_of_the_positions_so_far() {
             let expected = (x[t][channel] - mean) / (variance + 1e-5).sqrt();
             assert!((y[t][channel] - expected).abs() < 1e-6, "{groups}: {t}");
         }
+    }
+}
+
+/// A group of TimestepNorm has 32 channels, or more where these are no divisor of the width.
+#[test]
+fn groups_are_of_32_channels_by_default() {
+    for (dim, groups) in [(8, 1), (64, 2), (100, 2)] {
+        let hidden = |groups: usize| {
+            let options = json!({"groups": groups, "shared": 4, "modes": 2});
+            let encoder = encoder(&parameters(), &block(dim, 2), options, 3);
+            let x = normal("x", &[1, 3, dim]);
+            encoder.forward(&x, &pass()).unwrap().hidden
+        };
+        close(&hidden(0), &hidden(groups), 1e-12, &format!("{dim}"));
     }
 }
 

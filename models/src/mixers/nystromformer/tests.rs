@@ -5,7 +5,7 @@ use crate::{
     RngKey,
     options::BlockOptions,
     reference,
-    testing::{DenseReference, check_layer, parameters},
+    testing::{DenseReference, check_layer, close, normal, parameters},
 };
 
 fn mixer(heads: usize, landmarks: usize, iterations: usize, segments: Segments) -> Nystromformer {
@@ -61,6 +61,26 @@ fn published_segments_of_one_position_are_softmax_attention() {
     let mixer = mixer(2, 5, 6, Segments::OfPositions(5));
     let apart = twin.compare(|q, k, v, mask| attend(&mixer, q, k, v, mask));
     assert!(apart.output < 1e-7 && apart.gradient < 1e-6, "{apart:?}");
+}
+
+/// Landmarks that are nearly equal make a matrix that is nearly singular.
+#[test]
+fn the_inverse_is_of_f64_for_landmarks_of_any_type() {
+    let mixer = mixer(2, 4, 6, Segments::OfValid);
+    let inverse = |dtype| {
+        let near = |name: &str| {
+            let x = normal(name, &[1, 4, 6]).affine(0.01, 1.0).unwrap();
+            x.to_dtype(DType::F32).unwrap().to_dtype(dtype).unwrap()
+        };
+        let landmarks = Landmarks {
+            queries: near("queries"),
+            keys: near("keys"),
+            valid: None,
+        };
+        mixer.inverse(&landmarks).unwrap()
+    };
+    let (single, double) = (inverse(DType::F32), inverse(DType::F64));
+    close(&single, &double, 1e-12, "inverse");
 }
 
 #[test]

@@ -167,19 +167,32 @@ fn the_kernel_agrees_with_the_composed_form() {
 
 #[test]
 fn a_position_sees_its_bucket_in_its_chunk_and_the_one_before() {
-    let buckets = [0, 0, 1, 1, 0, 1, 0, 2];
-    let sorted = [0, 1, 4, 6, 2, 3, 5, 7]; // by bucket, then position: chunks 0 1 4 | 6 2 3 | 5 7
-    let chunk_of = |i: usize| sorted.iter().position(|&j| j == i).unwrap() / 3;
-    let [q, v] = ["q", "v"].map(|name| normal(name, &[1, 1, 8, 2]));
-    let buckets_of = buckets.map(|bucket| bucket as u32);
-    let y = attend(&sorting(1, 3, false), [&q, &v], &buckets_of, None);
-    let rows = |x: &Tensor| x.reshape((8, 2)).unwrap().to_vec2::<f64>().unwrap();
+    // By bucket, then position: chunks 0 1 4 | 6 2 3 | 5 7.
+    sees_its_bucket(&[0, 0, 1, 1, 0, 1, 0, 2], 3);
+    // Chunks of more keys than a block of the kernel has.
+    let buckets: Vec<u32> = (0..150).map(|i| i * i % 7 % 3).collect();
+    sees_its_bucket(&buckets, 70);
+}
+
+/// Checks the outputs of one head whose positions are in `buckets`, against plain loops.
+fn sees_its_bucket(buckets: &[u32], chunk: usize) {
+    let length = buckets.len();
+    let mut sorted: Vec<usize> = (0..length).collect();
+    sorted.sort_by_key(|&i| (buckets[i], i));
+    let mut chunk_of = vec![0; length];
+    for (slot, &i) in sorted.iter().enumerate() {
+        chunk_of[i] = slot / chunk;
+    }
+    let chunks = length.div_ceil(chunk);
+    let [q, v] = ["q", "v"].map(|name| normal(name, &[1, 1, length, 2]));
+    let y = attend(&sorting(1, chunk, false), [&q, &v], buckets, None);
+    let rows = |x: &Tensor| x.reshape((length, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (y, q, v) = (rows(&y.unwrap()), rows(&q), rows(&v));
-    for i in 0..8 {
-        let before = (chunk_of(i) + 2) % 3;
-        let mut seen: Vec<usize> = (0..8)
+    for i in 0..length {
+        let before = (chunk_of[i] + chunks - 1) % chunks;
+        let mut seen: Vec<usize> = (0..length)
             .filter(|&j| j != i && buckets[j] == buckets[i])
-            .filter(|&j| chunk_of(j) == chunk_of(i) || chunk_of(j) == before)
+            .filter(|&j| chunk_of[j] == chunk_of[i] || chunk_of[j] == before)
             .collect();
         if seen.is_empty() {
             seen.push(i);

@@ -27,8 +27,10 @@ fn legs_begins_with_the_published_b() {
         assert!((actual - expected).abs() < 1e-3, "{actual} {expected}");
     };
     let (clipped, whole) = (legs(8, 1.0, Some(hippo::LARGEST_B)), legs(8, 1.0, None));
+    let faster = legs(8, 3.0, None);
     for (m, [omega, re, im]) in LEGS_8.into_iter().enumerate() {
         near(clipped.a_imag[m], omega);
+        near(faster.a_imag[m], 3.0 * omega);
         near(clipped.b[m][0].abs(), re);
         near(clipped.b[m][1].abs(), im);
         let modulus = if m == 3 { 5.1556 } else { re.hypot(im) };

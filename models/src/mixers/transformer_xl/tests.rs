@@ -7,6 +7,7 @@ use crate::{
     Encoded, Mask, Parameters, RngKey,
     mask::zero_padding,
     mixers::transformer,
+    ops::attention::testing::block_masks_meet_dense,
     options::{BlockOptions, NormKind, PairBias, overlay},
     testing::{check_layer, close, normal, parameters},
 };
@@ -117,6 +118,23 @@ fn a_position_reaches_its_segment_and_as_many_positions_after_it_as_memory_has()
         let actual = by_position(&(one - other).unwrap());
         let actual: Vec<usize> = actual.iter().map(|x| usize::from(*x > 1e-12)).collect();
         assert_eq!(actual, expected, "memory {memory}, causal {causal}");
+    }
+}
+
+/// A segment of 150 positions has blocks of 50.
+#[test]
+fn causal_queries_see_all_blocks_of_their_segment_that_come_before() {
+    for causal in [false, true] {
+        let (parameters, block) = (parameters(), BlockOptions::default());
+        let layer = LayerContext::new(parameters.builder(), &block, 150);
+        let options = Options {
+            segment: 150,
+            causal,
+            ..Options::default()
+        };
+        let recurrence = Recurrence::new(&layer, &options).unwrap();
+        let block_masks = recurrence.keys(150, &[]).block_masks;
+        block_masks_meet_dense("segment", 150, 1, &block_masks, |_, i, j| !causal || j <= i);
     }
 }
 

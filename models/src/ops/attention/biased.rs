@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        ops::attention::AttentionDropout,
+        ops::attention::{AttentionDropout, RelativeScores},
         ops::testing::{Sampler, agree},
         rng::StreamKey,
         testing::check_gradient,
@@ -129,11 +129,23 @@ mod tests {
         for dtype in [DType::F32, DType::F64] {
             let ones = |shape: &[usize]| Tensor::ones(shape, dtype, &Device::Cpu).unwrap();
             let (qkv, bias, factor) = (ones(&[2, 3, 12]), ones(&[2, 4, 4]), ones(&[1]));
-            for (soft_cap, key_columns) in [(Some(0.0), None), (None, Some(ones(&[3, 1])))] {
+            let relative = RelativeScores {
+                reach: 1,
+                keys: 0..3,
+                of_heads: Some(ones(&[2, 3])),
+                of_queries: None,
+                of_keys: None,
+            };
+            for (soft_cap, key_columns, relative) in [
+                (Some(0.0), None, None),
+                (None, Some(ones(&[3, 1])), None),
+                (None, None, Some(relative)),
+            ] {
                 let options = AttentionOptions {
                     heads: 2,
                     soft_cap,
                     key_columns,
+                    relative,
                     ..AttentionOptions::default()
                 };
                 assert!(attend_biased(&qkv, (&bias, &factor), &options).is_err());

@@ -109,6 +109,7 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                 let run = |dtype: DType| -> Result<Tensor> {
                     let options = AttentionOptions {
                         heads: HEADS,
+                        scale: masked.then(|| 0.5 * (width as f64).powf(-0.5)),
                         mask: masked.then(|| valid.to_dtype(dtype)).transpose()?,
                         dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
                         block_masks: block_masks.clone(),
@@ -195,7 +196,8 @@ fn gradients_agree_with_differences() {
 #[test]
 fn columns_of_all_keys_are_columns_of_each() {
     let (batch, width, more, value_width) = (2, 5, 18, 3);
-    for (queries, keys) in [(7, 7), (70, 70), (65, 600), (600, 65)] {
+    // With the most keys, the work of a head is done in parts.
+    for (queries, keys) in [(7, 7), (70, 70), (65, 600), (600, 65), (9, 1030)] {
         let of = |path, length, width| {
             Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
         };
@@ -283,7 +285,24 @@ fn what_does_not_fit_is_refused_by_both_forms() {
     }
 }
 
-/// Padding, one example without a key, dropout, and more keys than queries.
+#[test]
+fn a_soft_cap_holds_where_weights_are_kept() {
+    let inputs =
+        ["q", "k", "v"].map(|path| Var::from_tensor(&normal(path, &[2, 7, HEADS * 5])).unwrap());
+    let options = AttentionOptions {
+        heads: HEADS,
+        soft_cap: Some(0.5),
+        ..AttentionOptions::default()
+    };
+    let [kept, composed] = [DType::F32, DType::F64].map(|dtype| {
+        let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype).unwrap());
+        let y = attend_materialised(&q, &k, &v, &options).unwrap();
+        y.to_dtype(DType::F64).unwrap()
+    });
+    agree(&kept, &composed, &inputs, 2e-5, "kept");
+}
+
+/// Padding, one example without a key, dropout, more keys than queries, and no graph.
 #[test]
 fn weights_kept_in_memory_are_those_of_the_composed_form() {
     let (batch, width) = (3, 5);
@@ -301,20 +320,27 @@ fn weights_kept_in_memory_are_those_of_the_composed_form() {
                 .map(|i| f64::from(u8::from(i / keys < 2 && i % keys < keys - i / keys)));
             let valid = Tensor::from_iter(marks, &Device::Cpu).unwrap();
             let valid = valid.reshape((batch, keys)).unwrap();
-            let run = |dtype: DType| -> Result<Tensor> {
+            let run = |inputs: [Tensor; 3], dtype: DType| -> Result<Tensor> {
                 let options = AttentionOptions {
                     heads: HEADS,
                     mask: masked.then(|| valid.to_dtype(dtype)).transpose()?,
                     dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
                     ..AttentionOptions::default()
                 };
-                let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
+                let [q, k, v] = inputs.map(|x| x.to_dtype(dtype));
                 Ok(attend_materialised(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?)
             };
-            let [kept, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
+            let [kept, composed] = [DType::F32, DType::F64].map(|dtype| {
+                let inputs = inputs.each_ref().map(|x| x.as_tensor().clone());
+                run(inputs, dtype).unwrap()
+            });
             let position =
                 format!("{queries} x {keys}, values {value_width}, mask {masked}, rate {rate}");
             agree(&kept, &composed, &inputs, 2e-5, &position);
+            let constants = inputs.each_ref().map(Var::as_detached_tensor);
+            let alone = run(constants, DType::F32).unwrap();
+            let numbers = |y: &Tensor| y.flatten_all().unwrap().to_vec1::<f64>().unwrap();
+            assert!(numbers(&alone) == numbers(&kept), "{position}, no graph");
         }
     }
 }

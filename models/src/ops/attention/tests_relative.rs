@@ -218,6 +218,35 @@ fn both_forms_agree_in_gradients_with_and_without_block_masks_mask_and_dropout()
     }
 }
 
+/// Some keys of a tile have a position, and the keys before and after them have none.
+#[test]
+fn both_forms_agree_in_gradients_beside_keys_without_a_position() {
+    let (batch, queries, keys, positions, reach) = (2, 9, 20, 5..14, 3);
+    let of =
+        |path, length: usize| Var::from_tensor(&normal(path, &[batch, length, HEADS * 3])).unwrap();
+    let tables = tables(batch, (queries, positions.len()), reach);
+    let mut inputs = vec![of("q", queries), of("k", keys), of("v", keys)];
+    inputs.extend(tables.iter().cloned());
+    let run = |dtype: DType| {
+        let cast = |x: &Var| x.to_dtype(dtype).unwrap();
+        let tables = tables.each_ref().map(cast);
+        let options = AttentionOptions {
+            heads: HEADS,
+            relative: Some(scores(
+                &tables.each_ref().map(Some),
+                reach,
+                positions.clone(),
+            )),
+            ..AttentionOptions::default()
+        };
+        let [q, k, v] = [0, 1, 2].map(|i: usize| cast(&inputs[i]));
+        let y = attend(&q, &k, &v, &options).unwrap();
+        y.to_dtype(DType::F64).unwrap()
+    };
+    let (fused, composed) = (run(DType::F32), run(DType::F64));
+    agree(&fused, &composed, &inputs, 2e-5, "few positions");
+}
+
 #[test]
 fn gradients_agree_with_differences() {
     let masks = tests::block_masks(7, 1).into_iter();

@@ -72,6 +72,15 @@ fn shapes_that_do_not_fit_are_errors_and_empty_sequences_are_not() {
     assert_eq!(block_scan(&of(&bias)).unwrap().dims(), values.dims());
     let error = block_scan(&of(&other)).unwrap_err().to_string();
     assert!(error.contains("do not fit"), "{error}");
+    // A row of three numbers has no half.
+    let (odd, odd_bias) = (row.narrow(3, 0, 3).unwrap(), bias.narrow(1, 0, 3).unwrap());
+    let odd = BlockScan {
+        decays: &odd,
+        inputs: &odd,
+        outputs: &odd,
+        ..of(&odd_bias)
+    };
+    assert!(block_scan(&odd).is_err());
     let none = Tensor::zeros((2, 0, 2, 4), DType::F64, &Device::Cpu).unwrap();
     let no_values = Tensor::zeros((2, 0, 2, 3), DType::F64, &Device::Cpu).unwrap();
     let all = BlockScan {

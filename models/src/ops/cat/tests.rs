@@ -11,6 +11,8 @@ fn the_kernel_meets_its_composed_form() {
         (&[2, 70, 16], 1, &[70, 300]),
         (&[2, 300, 2, 33], 3, &[33, 32]),
         (&[2, 3, 4, 5], 2, &[4, 1, 2]),
+        (&[3, 5], 1, &[0, 4]),
+        (&[3, 5], 1, &[2, 4, 0]),
     ] {
         let part = |size: &usize| {
             let mut shape = shape.to_vec();

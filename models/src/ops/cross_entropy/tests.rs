@@ -25,6 +25,19 @@ fn the_kernel_meets_its_composed_form() {
 }
 
 #[test]
+fn small_losses_keep_their_share_of_the_mean_beside_a_large_one() {
+    let rows = 301;
+    let mut logits = vec![0f32; 2 * rows];
+    logits[0] = -16_777_216.0;
+    let logits = Tensor::from_vec(logits, (rows, 2), &Device::Cpu).unwrap();
+    let labels = Tensor::zeros(rows, DType::U32, &Device::Cpu).unwrap();
+    let loss = cross_entropy(&logits, &labels).unwrap();
+    let loss = f64::from(loss.to_scalar::<f32>().unwrap());
+    let expected = (16_777_216.0 + 300.0 * 2f64.ln()) / 301.0;
+    assert!((loss / expected - 1.0).abs() < 1e-6, "{loss} {expected}");
+}
+
+#[test]
 fn what_is_not_a_number_stays_visible() {
     for dtype in [DType::F32, DType::F64] {
         let logits = Tensor::new(&[[f32::NAN, 0.0]], &Device::Cpu).unwrap();
@@ -39,7 +52,7 @@ fn what_is_not_a_number_stays_visible() {
 fn labels_that_do_not_fit_are_errors() {
     for dtype in [DType::F32, DType::F64] {
         let logits = Tensor::zeros((2, 3), dtype, &Device::Cpu).unwrap();
-        for labels in [vec![0u32], vec![0, 3]] {
+        for labels in [vec![0u32], vec![0, 1, 2], vec![0, 3]] {
             let labels = Tensor::new(labels, &Device::Cpu).unwrap();
             assert!(cross_entropy(&logits, &labels).is_err());
         }

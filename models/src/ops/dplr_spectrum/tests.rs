@@ -1,4 +1,5 @@
 use super::*;
+use crate::ops::testing::in_bfloat16;
 use crate::testing::{check_gradient, close, normal};
 
 /// Returns rows of small products, whose poles lie left of the imaginary axis.
@@ -35,6 +36,20 @@ fn channels_are_independent() {
         let own = rows.narrow(0, channel, 1).unwrap();
         let own = dplr_spectrum(&own, 2, longest).unwrap();
         close(&all.narrow(0, channel, 1).unwrap(), &own, 1e-9, "channel");
+    }
+}
+
+#[test]
+fn no_factor_is_rounded() {
+    let inputs = [
+        normal("products", &[2, 8, 3]),
+        normal("decay", &[2, 3]),
+        normal("angle", &[2, 3]),
+    ];
+    let rows = rows(&inputs).unwrap();
+    let exact = dplr_spectrum(&rows, 1, 6).unwrap();
+    for rounded in in_bfloat16(|| dplr_spectrum(&rows, 1, 6).unwrap()) {
+        close(&rounded, &exact, 1e-12, "with products of bfloat16");
     }
 }
 

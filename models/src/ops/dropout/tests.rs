@@ -1,4 +1,4 @@
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use super::*;
 use crate::Mask;
@@ -74,4 +74,25 @@ fn elements_are_dropped_at_the_rate_and_others_scaled() {
     assert!((900..1100).contains(&dropped), "{dropped}");
     let kept = 1.0 / 0.75;
     assert!(y.iter().all(|y| *y == 0.0 || (y - kept).abs() < 1e-6));
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_errors() {
+    let valid = Tensor::new(&[[1.0, 1.0, 0.0], [1.0, 0.0, 0.0f64]], &Device::Cpu).unwrap();
+    let packing = Packing::new(&Mask::new(&valid).unwrap()).unwrap().unwrap();
+    let mask = DropoutMask::new(&stream(), 0.3);
+    let packed = DropoutMask {
+        packing: Some(&packing),
+        ..mask
+    };
+    for dtype in [DType::F32, DType::F64] {
+        let x = |shape: &[usize]| normal("x", shape).to_dtype(dtype).unwrap();
+        for residual in [&[2, 6][..], &[4, 4]] {
+            assert!(add_dropped(&x(residual), &x(&[3, 4]), &mask).is_err());
+        }
+        assert!(dropout(&x(&[1, 3, 2]), &packed).is_ok());
+        for rows in [2, 4] {
+            assert!(dropout(&x(&[1, rows, 2]), &packed).is_err());
+        }
+    }
 }

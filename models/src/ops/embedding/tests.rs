@@ -2,7 +2,7 @@ use candle_core::{DType, Device};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
-use crate::testing::check_gradient;
+use crate::testing::{check_gradient, normal};
 
 #[test]
 fn the_kernel_meets_its_composed_form() {
@@ -21,6 +21,9 @@ fn the_kernel_meets_its_composed_form() {
             let f = |x: &[Tensor]| Ok(embed(&ids, &x[0], x.get(2), x.get(1))?);
             agree("embedding", &inputs[..operands], f, f);
         }
+        let inputs = [inputs[0].clone(), inputs[2].clone()];
+        let f = |x: &[Tensor]| Ok(embed(&ids, &x[0], Some(&x[1]), None)?);
+        agree("embedding without positions", &inputs, f, f);
     }
 }
 
@@ -45,16 +48,22 @@ fn gradients_are_difference_quotients() {
 }
 
 #[test]
-fn an_id_outside_the_table_and_too_few_positions_are_errors() {
+fn ids_outside_the_table_and_rows_that_do_not_fit_are_errors() {
     for dtype in [DType::F32, DType::F64] {
         let table = Sampler::new(16)
             .normal(&[3, 4], 1.0)
             .to_dtype(dtype)
             .unwrap();
-        let ids = |id: u32| Tensor::new(&[[0, id]], &Device::Cpu).unwrap();
-        let message = embed(&ids(3), &table, None, None).unwrap_err().to_string();
-        assert!(message.contains('3'), "{message}");
+        let ids = |ids: [u32; 2]| Tensor::new(&[ids], &Device::Cpu).unwrap();
+        for outside in [[0, 3], [3, 0]] {
+            let refused = embed(&ids(outside), &table, None, None).unwrap_err();
+            assert!(refused.to_string().contains('3'), "{refused}");
+        }
         let positions = table.narrow(0, 0, 1).unwrap();
-        assert!(embed(&ids(2), &table, None, Some(&positions)).is_err());
+        assert!(embed(&ids([0, 2]), &table, None, Some(&positions)).is_err());
+        for shape in [[2, 4], [1, 5]] {
+            let first = normal("first", &shape).to_dtype(dtype).unwrap();
+            assert!(embed(&ids([0, 2]), &table, Some(&first), None).is_err());
+        }
     }
 }

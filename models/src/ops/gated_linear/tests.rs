@@ -1,4 +1,4 @@
-use candle_core::Device;
+use candle_core::{DType, Device, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
@@ -61,6 +61,54 @@ fn the_kernel_meets_its_composed_form() {
             );
         }
     }
+}
+
+/// A chunk has one row more than fits into a tile.
+#[test]
+fn chunks_of_several_tiles_meet_the_composed_form() {
+    let mut sampler = Sampler::new(34);
+    let shapes: [&[usize]; 3] = [&[1, 4100, 3], &[6, 3], &[6]];
+    let inputs = shapes.map(|shape| sampler.normal(shape, 0.6));
+    let mask = mask(0.3, false);
+    let f = |x: &[Tensor]| Ok(run(x, Activation::Silu, Some(&mask), GatedValue::Linear)?);
+    agree("tiles", &inputs, f, f);
+}
+
+/// Two neighbouring rows have a gradient, in the first tile of a chunk and in its second.
+#[test]
+fn a_large_weight_gets_the_gradients_of_the_rows_that_have_one() {
+    let d = 182;
+    let mut sampler = Sampler::new(35);
+    let inputs = [
+        sampler.normal(&[1, 4097, d], 1.0),
+        sampler.normal(&[2 * d, d], (d as f64).powf(-0.5)),
+        sampler.normal(&[2 * d], 1.0),
+    ];
+    let inputs = inputs.map(|x| Var::from_tensor(&x.to_dtype(DType::F64).unwrap()).unwrap());
+    let run = |x: [Tensor; 3]| run(&x, Activation::Gelu, None, GatedValue::Linear).unwrap();
+    let rows = |x: &Tensor| x.narrow(1, 127, 2).unwrap();
+    let y = run(inputs.each_ref().map(|x| x.to_dtype(DType::F32).unwrap()));
+    let actual = rows(&y).to_dtype(DType::F64).unwrap();
+    let [x, weight, bias] = inputs.each_ref().map(|x| x.as_tensor().clone());
+    let expected = run([rows(&x), weight, bias]);
+    crate::testing::agree(&actual, &expected, &inputs, 2e-5, "two rows");
+}
+
+#[test]
+fn a_pass_without_a_graph_has_the_same_outputs() {
+    let mut sampler = Sampler::new(36);
+    let shapes: [&[usize]; 3] = [&[1, 300, 5], &[10, 5], &[10]];
+    let constants = shapes.map(|shape| sampler.normal(shape, 0.6));
+    let variables = constants.each_ref().map(|x| {
+        let x = Var::from_tensor(x).unwrap();
+        x.as_tensor().clone()
+    });
+    let mask = mask(0.3, false);
+    let [alone, kept] = [constants, variables].map(|x| {
+        let y = run(&x, Activation::Gelu, Some(&mask), GatedValue::Linear).unwrap();
+        y.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    });
+    assert!(alone == kept);
 }
 
 #[test]

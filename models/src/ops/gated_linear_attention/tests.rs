@@ -1,4 +1,5 @@
 use candle_core::{DType, Var};
+use lra_cpu::isa::Isa;
 
 use super::*;
 use crate::Mask;
@@ -350,6 +351,57 @@ fn packed_sequences_do_not_know_each_other() {
         let alone = case.apply(&alone, None).unwrap();
         let all = case.apply(&inputs, Some(&packing)).unwrap();
         close(&part(&all), &alone, 1e-6, &format!("{case:?}"));
+    }
+    // Fewer rows and more than the sequences have.
+    let case = Case {
+        decays: Decays::None,
+        delta: false,
+        reverse: false,
+        exclusive: false,
+    };
+    for dtype in [DType::F32, DType::F64] {
+        for rows in [packing.rows() - 1, packing.rows() + 1] {
+            let inputs = drawn(case, [1, rows, 2, 3, 4]);
+            let inputs: Vec<Tensor> = inputs.iter().map(|x| x.to_dtype(dtype).unwrap()).collect();
+            assert!(case.apply(&inputs, Some(&packing)).is_err(), "{rows}");
+        }
+    }
+}
+
+/// Products are of f32 in every number format. Without a graph, no state is kept.
+#[test]
+fn neither_rounded_factors_nor_a_missing_graph_change_a_bit() {
+    // Wide heads, and narrow ones.
+    for (sizes, delta) in [([1, 70, 2, 16, 8], true), ([2, 37, 5, 3, 2], false)] {
+        let case = Case {
+            decays: Decays::Channel,
+            delta,
+            reverse: false,
+            exclusive: false,
+        };
+        let inputs = drawn(case, sizes);
+        let constants: Vec<Tensor> = inputs
+            .iter()
+            .map(|x| x.to_dtype(DType::F32).unwrap())
+            .collect();
+        let variables: Vec<Tensor> = constants
+            .iter()
+            .map(|x| Var::from_tensor(x).unwrap().as_tensor().clone())
+            .collect();
+        let numbers = |isa: Isa, x: &[Tensor]| {
+            let y = isa.force(|| case.apply(x, None)).unwrap();
+            y.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        };
+        for isa in Isa::all() {
+            let expected = numbers(isa, &variables);
+            let alone = numbers(isa, &constants);
+            assert!(alone == expected, "{isa:?} {sizes:?}, no graph");
+            let alike = Isa::all_rounded().into_iter();
+            for rounded in alike.filter(|rounded| rounded.sums_as(isa)) {
+                let actual = numbers(rounded, &variables);
+                assert!(actual == expected, "{rounded:?} {sizes:?}");
+            }
+        }
     }
 }
 

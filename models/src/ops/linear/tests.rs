@@ -25,7 +25,21 @@ fn the_kernel_meets_its_composed_form() {
 }
 
 #[test]
-fn a_transposed_input_and_a_constant_input_are_fine() {
+fn a_large_weight_gets_zeros_from_outputs_without_a_gradient() {
+    let mut sampler = Sampler::new(4);
+    let inputs = [
+        sampler.normal(&[2, 250], 1.0),
+        sampler.normal(&[300, 250], 0.3),
+    ];
+    let f = |x: &[Tensor]| {
+        let y = linear(&x[0], &x[1], None)?;
+        &y * y.zeros_like()?
+    };
+    agree("linear times zero", &inputs, f, f);
+}
+
+#[test]
+fn a_transposed_input_and_constant_operands_are_fine() {
     let mut sampler = Sampler::new(3);
     let constant = sampler.normal(&[6, 9], 1.0);
     let inputs = [sampler.normal(&[9, 4], 1.0), sampler.normal(&[5, 9], 1.0)];
@@ -35,6 +49,13 @@ fn a_transposed_input_and_a_constant_input_are_fine() {
         Tensor::cat(&[turned, linear(&constant, &x[1], None)?], 0)
     };
     agree("linear", &inputs, both, both);
+    let weight = sampler.normal(&[5, 9], 1.0);
+    let inputs = [constant.clone(), sampler.normal(&[5], 1.0)];
+    let f = |x: &[Tensor]| {
+        let weight = weight.to_dtype(x[0].dtype())?;
+        Ok(linear(&x[0], &weight, Some(&x[1]))?)
+    };
+    agree("linear by a constant weight", &inputs, f, f);
 }
 
 #[test]

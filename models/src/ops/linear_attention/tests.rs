@@ -1,7 +1,7 @@
 use candle_core::{DType, Device, Var};
 
 use super::*;
-use crate::testing::{check_gradient, normal};
+use crate::testing::{check_gradient, close, normal};
 
 /// The shift shows where ε is large: with the largest w·k, though negative, as in the authors'
 /// code.
@@ -90,6 +90,7 @@ fn gradients_agree_with_differences() {
         });
     }
 }
+
 /// Checks the numbers of the kernel, and those of the composed operations in either precision.
 #[test]
 fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_least_guard() {
@@ -115,6 +116,20 @@ fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_leas
                 assert!(size.is_finite(), "{form} {dtype:?}");
             }
         }
+    }
+}
+
+#[test]
+fn outputs_do_not_depend_on_the_size_of_the_features() {
+    let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[1, 3, 1, 4]).abs().unwrap());
+    for dtype in [DType::F32, DType::F64] {
+        let of_size = |size: f64| {
+            let cast = |x: &Tensor, size: f64| (x * size).unwrap().to_dtype(dtype).unwrap();
+            let (q, k, v) = (cast(&q, size), cast(&k, size), cast(&v, 1.0));
+            attend(&q, &k, &v, FeatureMap::Given, EPS, None).unwrap()
+        };
+        let place = format!("{dtype:?}");
+        close(&of_size(1e-6), &of_size(1.0), 1e-5, &place);
     }
 }
 

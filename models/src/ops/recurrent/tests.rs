@@ -6,11 +6,13 @@ use crate::testing::{check_gradient, normal};
 
 const CELLS: [Cell; 2] = [Cell::Lstm, Cell::Gru];
 
-/// Returns (2, L): the second sequence begins and ends with padding.
-fn mask(length: usize, dtype: DType) -> Tensor {
-    let row = |first, last| (0..length).map(move |t| f64::from(u8::from(t >= first && t < last)));
-    let valid: Vec<f64> = row(0, length).chain(row(2, length - 1)).collect();
-    let valid = Tensor::from_vec(valid, (2, length), &Device::Cpu).unwrap();
+/// Returns (B, L): every second sequence begins and ends with padding.
+fn mask(batch: usize, length: usize, dtype: DType) -> Tensor {
+    let valid = |row: usize, t: usize| row.is_multiple_of(2) || (2..length - 1).contains(&t);
+    let places = (0..batch).flat_map(|row| (0..length).map(move |t| (row, t)));
+    let valid = places.map(|(row, t)| f64::from(u8::from(valid(row, t))));
+    let valid = Tensor::from_iter(valid, &Device::Cpu).unwrap();
+    let valid = valid.reshape((batch, length)).unwrap();
     valid.to_dtype(dtype).unwrap()
 }
 
@@ -28,8 +30,13 @@ fn inputs(cell: Cell, sampler: &mut Sampler, shape: [usize; 3]) -> [Tensor; 3] {
 fn the_kernel_meets_its_composed_form() {
     let mut sampler = Sampler::new(201);
     for cell in CELLS {
-        for shape in [[1, 1, 1], [3, 33, 5], [2, 70, 17], [19, 6, 4]] {
-            let inputs = inputs(cell, &mut sampler, shape);
+        for shape in [[1, 1, 1], [3, 33, 5], [2, 70, 17], [19, 6, 4], [3, 7, 3]] {
+            let mut inputs = inputs(cell, &mut sampler, shape);
+            if shape == [3, 7, 3] {
+                // Two sequences with gates far from 0, where exponentials overflow.
+                let far = Tensor::new(&[[[0f32]], [[-100.0]], [[100.0]]], &Device::Cpu).unwrap();
+                inputs[0] = inputs[0].broadcast_add(&far).unwrap();
+            }
             let fused = |x: &[Tensor]| Ok(recurrent(cell, &x[0], &x[1], &x[2], None)?);
             let steps = |x: &[Tensor]| Ok(composed(cell, [&x[0], &x[1], &x[2]], None)?);
             agree(&format!("{cell:?}"), &inputs, fused, steps);
@@ -41,16 +48,19 @@ fn the_kernel_meets_its_composed_form() {
 fn padding_leaves_states_as_they_were() {
     let mut sampler = Sampler::new(202);
     for cell in CELLS {
-        let inputs = inputs(cell, &mut sampler, [2, 37, 6]);
-        let fused = |x: &[Tensor]| {
-            let mask = mask(37, x[0].dtype());
-            Ok(recurrent(cell, &x[0], &x[1], &x[2], Some(&mask))?)
-        };
-        let steps = |x: &[Tensor]| {
-            let mask = mask(37, x[0].dtype());
-            Ok(composed(cell, [&x[0], &x[1], &x[2]], Some(&mask))?)
-        };
-        agree(&format!("{cell:?} with padding"), &inputs, fused, steps);
+        // Sequences of the second shape are differentiated two by two.
+        for [batch, length, width] in [[2, 37, 6], [19, 6, 4]] {
+            let inputs = inputs(cell, &mut sampler, [batch, length, width]);
+            let fused = |x: &[Tensor]| {
+                let mask = mask(batch, length, x[0].dtype());
+                Ok(recurrent(cell, &x[0], &x[1], &x[2], Some(&mask))?)
+            };
+            let steps = |x: &[Tensor]| {
+                let mask = mask(batch, length, x[0].dtype());
+                Ok(composed(cell, [&x[0], &x[1], &x[2]], Some(&mask))?)
+            };
+            agree(&format!("{cell:?} with padding"), &inputs, fused, steps);
+        }
     }
 }
 
@@ -59,7 +69,7 @@ fn gradients_are_difference_quotients() {
     for cell in CELLS {
         let row = cell.gates() * 2;
         let shapes: [&[usize]; 3] = [&[2, 4, row], &[row, 2], &[row]];
-        let mask = mask(4, DType::F64);
+        let mask = mask(2, 4, DType::F64);
         for mask in [None, Some(&mask)] {
             check_gradient("recurrence by steps", &shapes, |x| {
                 composed(cell, [&x[0], &x[1], &x[2]], mask)
@@ -83,6 +93,9 @@ fn shapes_that_do_not_fit_are_errors_and_empty_sequences_are_not() {
         message.to_string().contains("Gru, x [2, 3, 8]"),
         "{message}"
     );
+    let turned = mask(3, 2, DType::F64);
+    let message = recurrent(Cell::Lstm, &x, &weight, &bias, Some(&turned)).unwrap_err();
+    assert!(message.to_string().contains("mask"), "{message}");
     for dtype in [DType::F32, DType::F64] {
         let [x, weight, bias] = [&x, &weight, &bias].map(|x| x.to_dtype(dtype).unwrap());
         let x = x.narrow(1, 0, 0).unwrap();

@@ -80,9 +80,15 @@ fn gradients_are_difference_quotients() {
 #[test]
 fn shapes_that_do_not_fit_are_errors() {
     let x = normal("x", &[2, 3, 4]);
+    let track = |start| Track {
+        start,
+        width: 2,
+        shift: 1,
+    };
     for (rings, tracks, residual) in [
         ([2, 4], tracks(&[(4, 0)]), &x),
         ([2, 3], tracks(&[(3, 0)]), &x),
+        ([2, 3], [track(0), track(1)].into(), &x),
         ([2, 3], tracks(&[(4, 0)]), &normal("r", &[2, 3, 5])),
     ] {
         let rings = Rings::new(rings[0], rings[1], None).unwrap();

@@ -10,6 +10,8 @@ fn the_kernel_meets_the_composed_form() {
         (3, (0, 70), 11, 10, 5),
         (2, (1, 3), 3, 2, 1),
         (2, (0, 3), 3, 0, 0),
+        // Angles of which f32 keeps three digits behind the point.
+        (1, (100_000, 2), 6, 6, 6),
     ] {
         let x = Sampler::new(3).normal(&[batch, length, row], 1.0);
         let turns = turns(positions(start, length), width);

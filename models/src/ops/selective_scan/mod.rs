@@ -95,5 +95,9 @@ fn composed(
         let h = h.reshape((batch, rows, width, modes))?;
         all.push(h.broadcast_mul(&row(modes)?)?.sum(D::Minus1)?);
     }
-    Ok((Tensor::cat(&all, 1)? + x.broadcast_mul(skip)?)?)
+    let skipped = x.broadcast_mul(skip)?;
+    match all.is_empty() {
+        true => Ok(skipped),
+        false => Ok((Tensor::cat(&all, 1)? + skipped)?),
+    }
 }

@@ -1,4 +1,4 @@
-use candle_core::Device;
+use candle_core::{DType, Device};
 
 use super::*;
 use crate::ops::activation::softplus;
@@ -78,7 +78,7 @@ fn gradients_are_difference_quotients() {
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_errors() {
+fn shapes_that_do_not_fit_are_errors_and_empty_sequences_are_not() {
     let shapes = shapes([2, 5, 3], 2);
     let good: Vec<Tensor> = shapes.iter().map(|shape| normal("x", shape)).collect();
     for (index, shape) in [
@@ -92,5 +92,11 @@ fn shapes_that_do_not_fit_are_errors() {
         let message = selective_scan(&x[0], &x[1], &x[2], &x[3], &x[4]);
         let message = message.unwrap_err().to_string();
         assert!(message.contains("do not fit"), "{message}");
+    }
+    for dtype in [DType::F32, DType::F64] {
+        let of_type = |index: usize| good[index].to_dtype(dtype).unwrap();
+        let empty = |index: usize| of_type(index).narrow(1, 0, 0).unwrap();
+        let y = selective_scan(&empty(0), &empty(1), &of_type(2), &empty(3), &of_type(4));
+        assert_eq!(y.unwrap().dims(), [2, 0, 3]);
     }
 }

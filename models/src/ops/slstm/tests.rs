@@ -10,7 +10,7 @@ fn the_kernel_meets_its_composed_form() {
     for ([batch, length, heads, width], masked) in [
         ([1, 1, 1, 1], false),
         ([2, 33, 2, 5], true),
-        ([17, 6, 1, 3], true),
+        ([17, 6, 2, 3], true),
         ([1, 70, 3, 9], false),
     ] {
         let inputs = vec![
@@ -54,6 +54,18 @@ fn large_gates_overflow_nothing() {
         slstm(&x.broadcast_add(&shift).unwrap(), &weight, None).unwrap()
     };
     close(&shifted(4000.0), &shifted(0.0), 1e-10, "input gates");
+    // The memory fades by e⁻²⁰⁰, and yet outweighs the second input, e⁻³⁰⁰ times as large.
+    let gates = [[300.0, -200.0, 1.0, 200.0], [0.0, -200.0, -1.0, 200.0f64]];
+    for dtype in [DType::F32, DType::F64] {
+        let x = Tensor::new(&gates, &Device::Cpu).unwrap();
+        let x = x.reshape((1, 2, 1, 4)).unwrap().to_dtype(dtype).unwrap();
+        let weight = Tensor::zeros((1, 4, 1), dtype, &Device::Cpu).unwrap();
+        let y = slstm(&x, &weight, None).unwrap();
+        let y = y.flatten_all().unwrap().to_dtype(DType::F64).unwrap();
+        for h in y.to_vec1::<f64>().unwrap() {
+            assert!((h - 1f64.tanh()).abs() < 1e-6, "{dtype:?}: {h}");
+        }
+    }
 }
 
 #[test]

@@ -51,7 +51,8 @@ fn states_that_have_faded_are_zero() {
             impulse[if options.reverse { length - 1 } else { 0 }] = 1.0;
             let x = Tensor::from_vec(impulse, (1, length, 1), &Device::Cpu).unwrap();
             let x = Var::from_tensor(&x).unwrap();
-            let of = |x: f32| Tensor::full(x, (1, 1), &Device::Cpu).unwrap();
+            // Two modes are walked together, and one alone.
+            let of = |x: f32| Tensor::full(x, (1, 3), &Device::Cpu).unwrap();
             let modes = match complex {
                 true => Modes::Complex {
                     a: Complex::new(of(0.8), of(0.5)),
@@ -74,6 +75,37 @@ fn states_that_have_faded_are_zero() {
                     "{complex} {options:?}"
                 );
             }
+        }
+    }
+}
+
+/// A factor of 2⁻⁴⁰ on x or on the loss is a factor of outputs and gradients.
+#[test]
+fn small_numbers_have_not_faded() {
+    let x = normal("x", &[1, 70, 2]).to_dtype(DType::F32).unwrap();
+    let draw = |name: &str| {
+        let numbers = (normal(name, &[2, 3]).tanh().unwrap() * 0.7).unwrap();
+        Var::from_tensor(&numbers.to_dtype(DType::F32).unwrap()).unwrap()
+    };
+    let (a, c) = (draw("a"), draw("c"));
+    let modes = Modes::Real {
+        a: a.as_tensor().clone(),
+        c: c.as_tensor().clone(),
+    };
+    let run = |of_x: f64, of_loss: f64| {
+        let x = Var::from_tensor(&(&x * of_x).unwrap()).unwrap();
+        let y = state_space(&x, &modes, None, of(false, false)).unwrap();
+        let loss = (y.sum_all().unwrap() * of_loss).unwrap();
+        let gradients = loss.backward().unwrap();
+        let gradient = |var: &Var| (gradients.get(var).unwrap() / of_loss).unwrap();
+        let [dx, da, dc] = [&x, &a, &c].map(gradient);
+        let [y, da, dc] = [y, da, dc].map(|x| (x / of_x).unwrap());
+        [y, dx, da, dc]
+    };
+    let small = 2f64.powi(-40);
+    for (of_x, of_loss) in [(small, 1.0), (1.0, small)] {
+        for (actual, expected) in run(of_x, of_loss).iter().zip(&run(1.0, 1.0)) {
+            close(actual, expected, 1e-5, "small numbers");
         }
     }
 }
@@ -199,7 +231,7 @@ fn walks_add_up_and_missing_rows_are_zeros_of_x() {
 fn packed_sequences_are_walked_apart() {
     let mut sampler = Sampler::new(93);
     let row = |length: usize| (0..130).map(move |l| f64::from(u8::from(l < length)));
-    let valid: Vec<f64> = [130, 0, 64, 1].into_iter().flat_map(row).collect();
+    let valid: Vec<f64> = [64, 0, 130, 1].into_iter().flat_map(row).collect();
     let mask = Tensor::from_vec(valid, (4, 130), &Device::Cpu).unwrap();
     let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
     for (complex, options) in [(true, of(false, false)), (false, of(true, true))] {
@@ -284,6 +316,16 @@ fn shapes_that_do_not_fit_are_errors() {
             .unwrap_err()
             .to_string();
         assert!(message.contains("do not fit"), "{message}");
+    }
+    for dtype in [DType::F32, DType::F64] {
+        let of_type = |x: Tensor| x.to_dtype(dtype).unwrap();
+        let (x, a) = (of_type(x.clone()), of_type(normal("a", &[4, 2])));
+        let modes = Modes::Real { a: a.clone(), c: a };
+        let mask = Mask::new(&of_type(normal("valid", &[3, 2]))).unwrap();
+        let padded = Sequences::Padded(&mask);
+        let message = state_space_sum(&x, &[(&modes, options)], None, padded);
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("sequences do not fit"), "{message}");
     }
     let x = x.narrow(2, 0, 0).unwrap();
     assert!(state_space(&x, &modes(&[0, 2], &[0, 2]), None, options).is_err());

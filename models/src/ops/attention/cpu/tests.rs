@@ -1,4 +1,4 @@
-use candle_core::{D, DType, Device};
+use candle_core::{D, DType, Device, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree, agree_in_f32, without_padding};
@@ -147,6 +147,28 @@ fn cross_attention_meets_its_twin() {
     }
 }
 
+/// The work of each of several heads is split by queries (forward) and by keys (backward); the last
+/// case has more keys than the backward pass works on together.
+#[test]
+fn parts_of_heads_and_groups_of_keys_meet_their_twin() {
+    let mut sampler = Sampler::new(18);
+    for (batch, queries, keys, heads, width, value_width) in [
+        (2, 520, 3, 2, 4, 3),
+        (2, 5, 1600, 2, 4, 3),
+        (1, 70, 200, 1, 130, 40),
+    ] {
+        let q = sampler.normal(&[batch, queries, heads * width], 1.0);
+        let k = sampler.normal(&[batch, keys, heads * width], 1.0);
+        let v = sampler.normal(&[batch, keys, heads * value_width], 1.0);
+        agree(
+            "attention in parts",
+            &[q, k, v],
+            |x| attention(&x[0], &x[1], &x[2], &options(heads, None)),
+            |x| composed([&x[0], &x[1], &x[2]], heads, None, None),
+        );
+    }
+}
+
 #[test]
 fn a_learned_bias_meets_its_twin() {
     let mut sampler = Sampler::new(15);
@@ -184,6 +206,57 @@ fn a_learned_bias_meets_its_twin() {
     let bias = sampler.normal(&[2, 3, 3], 1.0);
     let factor = sampler.normal(&[1], 1.0);
     assert!(attention_biased(&x, &bias, &factor, &options(2, None)).is_err());
+}
+
+/// Two tasks share the keys of a head, and each has both examples. Most positions are padding: the
+/// others alone, as short sequences, have the same outputs and gradients.
+#[test]
+fn parts_of_a_learned_bias_add_up() {
+    let (length, heads, width) = (961, 2, 4);
+    let valid: [&[u32]; 2] = [&[3, 5, 600, 960], &[70, 80, 530]];
+    let mut marks = vec![0f32; 2 * length];
+    for (example, places) in valid.iter().enumerate() {
+        for place in *places {
+            marks[example * length + *place as usize] = 1.0;
+        }
+    }
+    let mask = Tensor::from_vec(marks, (2, length), &Device::Cpu).unwrap();
+    let options = options(heads, Some(&mask));
+    let mut sampler = Sampler::new(19);
+    let shapes: [&[usize]; 3] = [
+        &[2, length, 3 * heads * width],
+        &[heads, length, length],
+        &[1],
+    ];
+    let inputs = shapes.map(|shape| {
+        let x = sampler.normal(shape, 1.0).to_dtype(DType::F64).unwrap();
+        Var::from_tensor(&x).unwrap()
+    });
+    let rows = |x: &Tensor, example: usize| -> Result<Tensor> {
+        let places = Tensor::new(valid[example], &Device::Cpu)?;
+        x.narrow(0, example, 1)?.index_select(&places, 1)
+    };
+    let of_kernel = || -> Result<Tensor> {
+        let [x, bias, factor] = inputs.each_ref().map(|x| x.to_dtype(DType::F32));
+        let y = attention_biased(&x?, &bias?, &factor?, &options)?;
+        Tensor::cat(&[rows(&y, 0)?, rows(&y, 1)?], 1)?.to_dtype(DType::F64)
+    };
+    let alone = |example: usize| -> Result<Tensor> {
+        let places = Tensor::new(valid[example], &Device::Cpu)?;
+        let [q, k, v] = thirds(&rows(&inputs[0], example)?)?;
+        let bias = inputs[1]
+            .index_select(&places, 1)?
+            .index_select(&places, 2)?;
+        let bias = bias.broadcast_mul(&inputs[2])?.unsqueeze(0)?;
+        composed_with([&q, &k, &v], heads, (Some(&bias), None), None, None)
+    };
+    let expected = Tensor::cat(&[alone(0).unwrap(), alone(1).unwrap()], 1).unwrap();
+    // One thread has one working memory for all parts.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    pool.unwrap().install(|| {
+        let y = of_kernel().unwrap();
+        crate::testing::agree(&y, &expected, &inputs, 2e-5, "a learned bias in parts");
+    });
 }
 
 #[test]
@@ -278,6 +351,54 @@ fn scores_by_distance_meet_their_twin() {
     }
 }
 
+/// All blocks of queries see the same keys, so that each adds to the same rows of the table.
+#[test]
+fn a_table_of_keys_under_block_masks_meets_its_twin() {
+    let (queries, keys, reach) = (2048, 64, 2);
+    let mut block_mask = BlockMask::new(0.0);
+    let block = block_mask.key_block(0..keys as u32);
+    for first in (0..queries as u32).step_by(64) {
+        block_mask.query_block(first..first + 64);
+        block_mask.allow(block, None);
+    }
+    let block_masks = BlockMasks::new(vec![block_mask]);
+    let mut sampler = Sampler::new(20);
+    let shapes: [&[usize]; 4] = [
+        &[1, queries, 4],
+        &[1, keys, 4],
+        &[1, keys, 4],
+        &[1, 1, keys, 2 * reach + 1],
+    ];
+    let inputs = shapes.map(|shape| sampler.normal(shape, 1.0));
+    let pairs = (0..keys).flat_map(|j| (0..queries).map(move |i| (i, j)));
+    let columns = pairs.map(|(i, j)| (j + reach).saturating_sub(i).min(2 * reach) as u32);
+    let columns = Tensor::from_iter(columns, &Device::Cpu).unwrap();
+    let columns = columns.reshape((1, 1, keys, queries)).unwrap();
+    agree_in_f32(
+        "attention with a table of keys",
+        &inputs,
+        |x| {
+            let relative = RelativeScores {
+                reach,
+                keys: 0..keys,
+                of_heads: None,
+                of_queries: None,
+                of_keys: Some(x[3].clone()),
+            };
+            let options = AttentionOptions {
+                block_masks: Some(block_masks.clone()),
+                relative: Some(relative),
+                ..options(1, None)
+            };
+            attention(&x[0], &x[1], &x[2], &options)
+        },
+        |x| {
+            let bias = x[3].gather(&columns, 3)?.t()?;
+            composed_with([&x[0], &x[1], &x[2]], 1, (Some(&bias), None), None, None)
+        },
+    );
+}
+
 #[test]
 fn dropout_meets_its_twin() {
     let mut sampler = Sampler::new(11);
@@ -313,6 +434,19 @@ fn dropout_meets_its_twin() {
             },
         );
     }
+    let dropout = AttentionDropout::new(&stream, 2, 0.3);
+    let factors = dropout.factors(2, 9, 70, &Device::Cpu).unwrap();
+    let options = AttentionOptions {
+        dropout: Some(dropout),
+        ..options(2, None)
+    };
+    let [q, k, v] = [9, 70, 70].map(|length| sampler.normal(&[2, length, 8], 1.0));
+    agree(
+        "cross attention with dropout",
+        &[q, k, v],
+        |x| attention(&x[0], &x[1], &x[2], &options),
+        |x| composed([&x[0], &x[1], &x[2]], 2, None, Some(&factors)),
+    );
 }
 
 /// The instruction set of the calling thread counts, on any number of threads.
@@ -333,7 +467,7 @@ fn weights_that_are_kept_meet_their_twin() {
 fn without_queries_the_gradients_of_keys_and_values_are_zeros() {
     let of = |length: usize| {
         let x = Tensor::ones((1, length, 4), DType::F32, &Device::Cpu).unwrap();
-        candle_core::Var::from_tensor(&x).unwrap()
+        Var::from_tensor(&x).unwrap()
     };
     let (q, k, v) = (of(0), of(1100), of(1100));
     let y = attention(&q, &k, &v, &options(1, None)).unwrap();
@@ -361,6 +495,48 @@ fn scores_far_apart_neither_overflow_nor_vanish() {
 }
 
 #[test]
+fn scores_far_below_zero_that_are_alike_make_a_mean() {
+    let of = |number: f32| Tensor::full(number, (1, 3, 4), &Device::Cpu).unwrap();
+    let values = Sampler::new(21).normal(&[1, 3, 4], 1.0);
+    let mean = values.mean_keepdim(1).unwrap();
+    let mean = mean.broadcast_as((1, 3, 4)).unwrap();
+    // Scores are -20,000.
+    let y = attention(&of(100.0), &of(-100.0), &values, &options(1, None)).unwrap();
+    crate::testing::close(&y, &mean, 1e-5, "mean");
+}
+
+/// Queries, keys and values are bfloat16 numbers, and the scale makes no others of them: only
+/// weights can be rounded.
+#[test]
+fn weights_are_rounded_to_bfloat16() {
+    let mut sampler = Sampler::new(22);
+    let [q, k, v] = [(); 3].map(|()| {
+        let eighths = (0..9 * 4).map(|_| (sampler.bits() % 17) as f64 / 8.0 - 1.0);
+        let eighths = Tensor::from_iter(eighths, &Device::Cpu).unwrap();
+        eighths.reshape((1, 9, 4)).unwrap()
+    });
+    let options = AttentionOptions {
+        scale: Some(std::f64::consts::LN_2),
+        ..options(1, None)
+    };
+    let exact = crate::ops::attention::composed(&q, &k, &v, &options).unwrap();
+    let [q, k, v] = [q, k, v].map(|x| x.to_dtype(DType::F32).unwrap());
+    for (all, rounded) in [(Isa::all(), false), (Isa::all_rounded(), true)] {
+        for isa in all {
+            let y = isa.force(|| attention(&q, &k, &v, &options)).unwrap();
+            let apart = (y.to_dtype(DType::F64).unwrap() - &exact).unwrap();
+            let apart = apart.abs().unwrap().max_all().unwrap();
+            let apart = apart.to_scalar::<f64>().unwrap();
+            let expected = match rounded {
+                true => 2e-5..1e-2,
+                false => 0.0..2e-6,
+            };
+            assert!(expected.contains(&apart), "{isa:?}: {apart:.1e}");
+        }
+    }
+}
+
+#[test]
 fn shapes_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(10);
     let x = sampler.normal(&[2, 6, 24], 1.0);
@@ -384,4 +560,21 @@ fn shapes_that_do_not_fit_are_errors() {
         let refused = attention_packed(&x, &options).unwrap_err();
         assert!(refused.to_string().contains("is not above 0"), "{refused}");
     }
+}
+
+#[test]
+fn more_weights_than_a_dropout_stream_has_numbers_for_are_errors() {
+    let rng = crate::rng::RngKey::new(5, 6, 7);
+    let stream = rng.per_example(crate::rng::StreamKey::new("drop"));
+    let dropped = AttentionOptions {
+        dropout: Some(AttentionDropout::new(&stream, 1, 0.1)),
+        ..options(2, None)
+    };
+    let check =
+        |options: &AttentionOptions, queries: usize| options.check(1, (queries, 1 << 17), [4; 3]);
+    // A stream has 2^34 numbers.
+    assert!(check(&dropped, 1 << 15).is_ok());
+    let refused = check(&dropped, 1 << 17).unwrap_err().to_string();
+    assert!(refused.contains("exceed a dropout stream"), "{refused}");
+    assert!(check(&options(2, None), 1 << 17).is_ok());
 }

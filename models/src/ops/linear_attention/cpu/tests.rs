@@ -121,6 +121,38 @@ fn kernel_attention_meets_its_twin() {
     }
 }
 
+/// The positions of each of several heads are split, of keys or of queries.
+#[test]
+fn parts_of_several_heads_meet_their_twin() {
+    let mut sampler = Sampler::new(14);
+    for (batch, queries, keys, heads) in [(2, 9, 520, 3), (1, 770, 9, 2)] {
+        let q = sampler.normal(&[batch, queries, heads * 3], 1.0);
+        let k = sampler.normal(&[batch, keys, heads * 3], 1.0);
+        let v = sampler.normal(&[batch, keys, heads * 2], 1.0);
+        let inputs = [q, k, v];
+        for map in [
+            FeatureMap::EluPlusOne,
+            FeatureMap::Favor {
+                directions: sampler.normal(&[4, 3], 0.7),
+                epsilon: 1e-2,
+            },
+        ] {
+            let options = LinearAttentionOptions {
+                heads,
+                map: map.clone(),
+                eps: 1e-6,
+                mask: None,
+            };
+            agree(
+                "kernel attention in parts",
+                &inputs,
+                |x| linear_attention(&x[0], &x[1], &x[2], &options),
+                |x| composed(x, heads, &map, None),
+            );
+        }
+    }
+}
+
 #[test]
 fn an_example_without_a_key_yields_zeros_and_shapes_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(13);

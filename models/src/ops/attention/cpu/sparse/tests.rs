@@ -288,14 +288,32 @@ fn a_query_in_several_blocks_is_found() {
     assert!(BlockMasks::new(vec![block_mask]).all()[0].repeats_queries());
 }
 
+/// Each block of queries sees the block of keys of the block before it, and its own.
+#[test]
+fn near_keys_need_few_slots_in_a_sequence_of_any_length() {
+    for length in [2, 50] {
+        let mut block_mask = BlockMask::new(0.0);
+        for position in 0..length {
+            block_mask.query_block([position]);
+            let own = block_mask.key_block([position]);
+            block_mask.allow(own, None);
+            if let Some(before) = own.checked_sub(1) {
+                block_mask.allow(before, None);
+            }
+        }
+        let block_masks = BlockMasks::new(vec![block_mask]);
+        assert_eq!(block_masks.all()[0].packed_kv().0, 2, "{length}");
+    }
+}
+
 #[test]
 fn plans_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(34);
     let x = sampler.normal(&[2, 6, 24], 1.0);
-    let block_mask = |positions: Range<u32>| {
+    let block_mask = |queries: Range<u32>, keys: Range<u32>| {
         let mut block_mask = BlockMask::new(0.0);
-        block_mask.query_block(positions.clone());
-        let keys = block_mask.key_block(positions);
+        block_mask.query_block(queries);
+        let keys = block_mask.key_block(keys);
         block_mask.allow(keys, None);
         block_mask
     };
@@ -307,8 +325,9 @@ fn plans_that_do_not_fit_are_errors() {
         };
         attention_packed(&x.to_dtype(DType::F32).unwrap(), &options)
     };
-    assert!(run(vec![block_mask(0..6); 4]).is_ok());
-    assert!(run(vec![block_mask(0..6); 3]).is_err());
-    assert!(run(vec![block_mask(0..7)]).is_err());
+    assert!(run(vec![block_mask(0..6, 0..6); 4]).is_ok());
+    assert!(run(vec![block_mask(0..6, 0..6); 3]).is_err());
+    assert!(run(vec![block_mask(0..7, 0..6)]).is_err());
+    assert!(run(vec![block_mask(0..6, 0..7)]).is_err());
     assert!(run(Vec::new()).is_err());
 }
