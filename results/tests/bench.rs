@@ -464,7 +464,7 @@ fn times_that_cannot_be_are_refused() {
                     ..Base::default()
                 });
             },
-            "line 2: base.rounds[0].seconds[0] is -2",
+            "lra bench`: base.rounds[0].seconds[0] is -2",
         ),
     ] {
         let error = refused(alter);
