@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import dataclasses
 import gc
+import itertools
 import json
 import pathlib
 import random
@@ -96,10 +97,12 @@ def random_batches(arguments):
 
 def batches_of(rows, arguments):
     """Batches of a split of lra's data: ids (0 is padding), masks, labels. With a bucket of n, n batches are cut from their examples in
-    the order of their lengths and padded to their longest, as `train.bucket` of lra does; without, all are as long as the task allows."""
+    the order of their lengths and padded to their longest, as `train.bucket` of lra does; without, all are as long as the task allows.
+    After the last ones it begins again."""
     tokens, offsets, labels = rows["tokens"], rows["offsets"].astype("int64"), rows["labels"]
     pool = arguments.batch * max(arguments.bucket, 1)
-    for first in range(0, len(labels) - pool, pool):
+    starts = range(0, len(labels) - pool + 1, pool)
+    for first in itertools.cycle(starts):
         order = list(range(first, first + pool))
         if arguments.bucket:
             order.sort(key=lambda example: offsets[example + 1] - offsets[example])

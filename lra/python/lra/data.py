@@ -26,6 +26,7 @@ class Split:
 
     def __init__(self, path: str | os.PathLike[str], manifest: Mapping[str, Any]) -> None:
         columns = arrays(path)
+        self._path = os.path.abspath(path)
         #: What the program knows of the data: task, source, options, counts, checksums.
         self.manifest = dict(manifest)
         #: Largest length of a sequence.
@@ -39,6 +40,10 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process maps the file; its bytes are not sent.
+        return Split, (self._path, self.manifest)
 
     def sequence(self, index: int, tower: int = 0) -> Array:
         """Returns the bytes of a sequence; `tower` is 1 for the second one of a pair."""
@@ -89,6 +94,10 @@ class Split:
 
             def __len__(self) -> int:
                 return len(split)
+
+            def __reduce__(self) -> tuple[Any, ...]:
+                # Workers of a DataLoader are sent the data set; no other process knows this class.
+                return Split.torch, (split, width)
 
             def __getitem__(self, index: int) -> tuple[Any, ...]:
                 index = range(len(split))[index]

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import types
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -102,6 +103,39 @@ class Notebooks(unittest.TestCase):
             self.assertGreater(len(targets), 3)
             for target in targets:
                 self.assertTrue((path.parent / target).exists(), f"{path.name}: {target}")
+
+
+class Execution(unittest.TestCase):
+    """notebooks.py, which stores the outputs: stubs stand for Jupyter."""
+
+    def test_a_notebook_runs_in_an_empty_folder_and_is_stored_without_times(self):
+        seen = types.SimpleNamespace(path=None, data=None, written=None)
+        cell = types.SimpleNamespace(metadata={"tags": ["torch"]})
+        notebook = types.SimpleNamespace(cells=[cell], metadata=types.SimpleNamespace(language_info={"version": "3"}))
+
+        class Client:
+            def __init__(self, of, timeout, resources):
+                self.of, self.path = of, Path(resources["metadata"]["path"])
+
+            def execute(self):
+                seen.path, seen.data = list(self.path.iterdir()), Path(os.environ["LRA_DATA"])
+                self.of.cells[0].metadata["execution"] = {"iopub.execute_input": "now"}
+                self.of.cells[0].ran = True
+
+        def written(of, path):
+            seen.written = (of.cells[0].ran, of.cells[0].metadata, of.metadata.language_info, path)
+
+        nbformat = types.SimpleNamespace(read=lambda path, as_version: notebook, write=written)
+        stubs = {"nbformat": nbformat, "nbclient": types.SimpleNamespace(NotebookClient=Client)}
+        with unittest.mock.patch.dict(sys.modules, stubs), unittest.mock.patch.dict(os.environ, {"LRA_DATA": "mine"}):
+            import notebooks
+
+            notebooks.execute(Path("a folder", "one.ipynb"))
+        self.assertEqual(seen.path, [])
+        self.assertNotEqual(seen.data, Path("mine"))
+        self.assertFalse(seen.data.exists())
+        expected = (True, {"tags": ["torch"]}, {"name": "python"}, Path("a folder", "one.ipynb"))
+        self.assertEqual(seen.written, expected)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,9 @@ class Rows(Case):
         our, their = measured(1, heap=1000, resident=2000), measured(1, resident=4000)
         line = compare.row("linear", 1024, [our], [("PyTorch", [their])])
         self.assertTrue(line.endswith("| 1000 | 2000 | 4000 | 0.50 |"), line)
+        # Steps that fit into what was there before take nothing.
+        line = compare.row("linear", 1024, [our], [("PyTorch", [measured(1, resident=0) | {"resident_bytes": 0}])])
+        self.assertTrue(line.endswith("| 1000 | 2000 | 0 |  |"), line)
 
     def test_a_ratio_is_of_medians_within_a_round_and_then_the_median_of_the_rounds(self):
         # Ratios of medians: 2, 0.5, 0.8. The first would be 0.95 of means; that of the medians of all rounds is 0.6.
@@ -147,12 +150,105 @@ class Rows(Case):
         request = json.loads((self.place / "request").read_text(encoding="utf-8"))
         work = request["work"]
         self.assertEqual((work["model"], work["seconds"], work["warmup"], work["least"]), ("local", 1.5, peer.WARM_UP, peer.LEAST))
-        for assignment in ("data.max_length=512", "model.window=64", "block.dropout=0", f"train.batch={sizes['batch']}"):
-            self.assertIn(assignment, work["assignments"])
+        assignments = "train.precision=f32 embed.dropout=0 block.dropout=0 block.attention_dropout=0 block.layers=2 block.dim=64"
+        assignments += " block.qkv_dim=64 block.heads=2 block.mlp_dim=128 head.hidden=128 model.window=64 train.batch=8"
+        self.assertEqual(work["assignments"], [*assignments.split(), "data.max_length=512"])
         arguments.cpu = True
         self.assertEqual(compare.ours(arguments, "local", 512, sizes)["seconds"], [0.5, 0.75])
         arguments.cpu, arguments.device = False, "cuda:0"
         self.assertEqual(compare.ours(arguments, "local", 512, sizes)["resident_bytes"], 10 * MB)
+        (self.place / "answer").write_text('{"status": "over the limit"}', encoding="utf-8")
+        with self.assertRaisesRegex(RuntimeError, "over the limit"):
+            compare.ours(arguments, "local", 512, sizes)
+        program.write_text("#!/bin/sh\necho no such model >&2\nexit 2\n", encoding="utf-8")
+        with self.assertRaisesRegex(RuntimeError, "^no such model$"):
+            compare.ours(arguments, "local", 512, sizes)
+
+
+# Stands for `lra run`: three steps in two lines, of which the second is cut for a while.
+RUN = """#!/bin/sh
+place=${0%/*}
+echo "$*" > "$place/words"
+while [ "$1" != --out ]; do shift; done
+mkdir "$2/a run" && cd "$2/a run"
+trap 'touch "$place/interrupted"; exit 130' INT
+echo '{"steps": [1.0, 2.0], "peak_bytes": 5}' > timings.jsonl
+printf '{"steps": [7' >> timings.jsonl
+sleep 0.3
+echo '.0], "peak_bytes": 6}' >> timings.jsonl
+while [ -e "$0" ]; do sleep 0.05; done
+"""
+
+
+class ListOps(Case):
+    def setUp(self):
+        super().setUp()
+        sleep = compare.time.sleep
+        self.patch(compare.time, "sleep", lambda _: sleep(0.02))
+        self.program = self.place / "lra"
+        options = {"precision": "bf16", "device": "cpu", "listops": "my data", "attention_dropout": 0.2, "bucket": 5}
+        self.arguments = argparse.Namespace(lra=str(self.program), threads=3, seconds=2.5, **options)
+
+    def stand_in(self, script):
+        self.program.write_text(script, encoding="utf-8")
+        self.program.chmod(0o755)
+
+    def test_lra_is_stopped_when_it_has_made_its_seconds_and_three_steps(self):
+        self.stand_in(RUN)
+        measured = compare.ours_on_listops(self.arguments, "linear")
+        self.assertEqual(measured, {"seconds": [1.0, 2.0, 7.0], "heap_bytes": 6, "resident_bytes": None})
+        self.assertTrue((self.place / "interrupted").exists())
+        words = (self.place / "words").read_text(encoding="utf-8")
+        for option in (
+            "run --task listops --recipe nystromformer --model linear --data my data",
+            "--threads 3 --precision bf16 --device cpu",
+            "--set block.attention_dropout=0.2 --set train.bucket=5",
+        ):
+            self.assertIn(option, words)
+
+    def test_lra_that_fails_is_an_error(self):
+        self.stand_in("#!/bin/sh\necho no data >&2\nexit 3\n")
+        with self.assertRaisesRegex(RuntimeError, "^no data$"):
+            compare.ours_on_listops(self.arguments, "linear")
+
+    def test_the_training_split_is_that_of_the_published_size(self):
+        with self.assertRaisesRegex(SystemExit, "no ListOps of the published size"):
+            compare.training_split(self.place)
+        for name, train, length in ("a", 96000, 512), ("b", 96000, 2000), ("c", 960, 2000):
+            folder = self.place / "store" / f"listops-generated-{name}"
+            folder.mkdir(parents=True)
+            manifest = {"options": {"train": train, "max_length": length}}
+            (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        expected = self.place / "store" / "listops-generated-b" / "train.safetensors"
+        self.assertEqual(compare.training_split(self.place), expected)
+
+
+class Facts(Case):
+    def test_the_models_of_lra_are_in_its_order_with_those_that_a_package_is_held_against(self):
+        models = [("b", "package"), ("a", "equations"), ("d", "package"), ("c", "none")]
+        listed = json.dumps([{"name": name, "reference": reference} for name, reference in models])
+        program = self.place / "lra"
+        program.write_text(f"#!/bin/sh\necho '{listed}'\n", encoding="utf-8")
+        program.chmod(0o755)
+        found = compare.registered(argparse.Namespace(lra=str(program)))
+        self.assertEqual(found, (["b", "a", "d", "c"], ["b", "d"]))
+
+    def test_the_processor_has_its_units_and_caches(self):
+        lines = ["model name\t: Fast", "cpu family\t: 6", "model\t: 85", "flags\t: sse avx512fp16 avx512_bf16"]
+        (self.place / "cpuinfo").write_text("\n".join(lines) + "\n", encoding="ascii")
+        self.patch(compare, "open", lambda *_, **__: open(self.place / "cpuinfo", encoding="ascii"), create=True)
+        for index, facts in enumerate([("1", "Data", "32K"), ("1", "Instruction", "64K"), ("2", "Unified", "1024K")]):
+            (self.place / f"index{index}").mkdir()
+            for name, value in zip(("level", "type", "size"), facts):
+                (self.place / f"index{index}" / name).write_text(value + "\n", encoding="ascii")
+        self.patch(compare.pathlib, "Path", lambda _: self.place)
+        self.assertEqual(compare.processor(), "Fast, family 6, model 85, avx512_bf16, L1 32KiB, L2 1024KiB")
+
+    def test_a_cause_fits_into_a_cell(self):
+        cause = compare.cause("Traceback:\nValueError: " + "word " * 200 + "\n")
+        self.assertTrue(cause.startswith("ValueError: word word"))
+        self.assertEqual(len(cause), 300)
+        self.assertEqual(compare.cause("\n \n"), "")
 
 
 # Stands for worker.py. PLAN has, for both forms, the steps of each round and the memory, or the last words on standard error.
@@ -271,6 +367,13 @@ class Peers(Case):
             with unittest.mock.patch.object(worker, "load", side_effect=KeyError("loaded")):
                 with unittest.mock.patch.object(sys, "argv", ["worker.py", *options, "--compiled"]):
                     self.assertRaisesRegex(KeyError, "loaded", worker.main)
+
+    def test_the_worker_is_given_the_split_of_listops_with_its_dropout(self):
+        self.arguments.listops, self.arguments.attention_dropout, self.arguments.bucket = "my data", 0.25, 50
+        self.patch(compare, "training_split", lambda data: f"{data}/train")
+        [process, _], _ = self.start(plan(steps(50, 1), steps(80, 2)))
+        words = " ".join(process.round()["options"])
+        self.assertIn("--split my data/train --attention_dropout 0.25 --bucket 50", words)
 
     def test_times_of_the_processor_are_asked_for_by_cpu(self):
         [process, _], _ = self.start(plan(steps(50, 1), steps(80, 2)))
@@ -451,26 +554,84 @@ class Table(Case):
         self.patch(compare.tempfile, "TemporaryDirectory", lambda: types.SimpleNamespace(name=str(self.place)))
         self.tuned = {"GLIBC_TUNABLES": "setting", "LD_PRELOAD": "vendor.so"}
         self.patch(compare, "tuned", lambda _: self.tuned)
-        self.environments = None
+        self.environments, self.cells = None, []
+
+    def peers(self, *models, masked=()):
+        """Makes these the models that have a peer."""
+        entries = {(one, "PyTorch eager"): peer.Entry(object, one in masked, older=False) for one in models}
+        self.patch(compare, "load", lambda: entries)
 
     def table(self, *options, failures=(), error=None):
         """Returns the lines that compare.py prints, and the message it ends with, if that is an error."""
 
         def cell(*arguments):
             self.environments = arguments[-1]
+            options, _, model, _, length, sizes, _ = arguments
+            self.cells.append((model, length, sizes, options.threads))
             if error:
                 raise RuntimeError(error)
             return [measured(1)], [("PyTorch", [measured(2)]) for _ in self.environments], list(failures)
 
         self.patch(compare, "cell", cell)
+        self.cells.clear()
         self.patch(sys, "argv", ["compare.py", "--lengths", "256", *options])
-        printed, message = io.StringIO(), None
+        printed, told, message = io.StringIO(), io.StringIO(), None
         with contextlib.redirect_stdout(printed), unittest.mock.patch.dict(sys.modules, STUB):
             try:
-                compare.main()
+                with contextlib.redirect_stderr(told):
+                    compare.main()
             except SystemExit as end:
-                message = end.code
+                message = told.getvalue() or end.code
         return printed.getvalue().splitlines(), message
+
+    def test_rows_are_in_the_order_of_lra_and_may_be_chosen(self):
+        self.patch(compare, "registered", lambda _: (["c", "a", "b"], []))
+        self.peers("a", "b", "c:option=1", "c")
+        self.table("--lengths", "16,8")
+        small = compare.SIZES["small"]
+        models = ["c:option=1", "c", "a", "b"]
+        expected = [(model, length, small, os.cpu_count()) for length in (16, 8) for model in models]
+        self.assertEqual(self.cells, expected)
+        self.table("--models", "b,c", "--size", "paper", "--threads", "7")
+        self.assertEqual(self.cells, [(model, 256, compare.SIZES["paper"], 7) for model in ("c", "b")])
+        self.table("--cpu", "--threads", "7", "--models", "a")
+        self.assertEqual(self.cells, [("a", 256, small, 1)])
+        _, message = self.table("--models", "a,d")
+        self.assertIn("no peer of d; there is one of a, b, c, c:option=1", message)
+
+    def test_on_listops_rows_are_of_the_peers_that_take_masks(self):
+        self.patch(compare, "registered", lambda _: (["a", "b"], []))
+        self.peers("a", "b", masked=("b",))
+        lines, _ = self.table("--listops", "my data", "--bucket", "50")
+        self.assertEqual(self.cells, [("b", 2000, compare.RECIPE, os.cpu_count())])
+        self.assertIn("on real ListOps (attention dropout 0.1, bucket 50)", lines[0])
+
+    def test_options_that_would_measure_something_else_are_refused(self):
+        for options, words in [
+            ("--lengths 0", "must be above 0"),
+            ("--rounds 0", "must be above 0"),
+            ("--seconds 0", "must be above 0"),
+            ("--lengths 16,x", "no list of whole numbers"),
+            ("--bucket 5", "apply to --listops"),
+            ("--attention-dropout 0", "apply to --listops"),
+            ("--cpu --device cuda:0", "--device is a GPU"),
+            ("--cpu --listops data", "not allowed with"),
+        ]:
+            _, message = self.table(*options.split())
+            self.assertIn(words, message)
+            self.assertEqual(self.cells, [])
+
+    def test_a_model_of_a_package_has_a_peer_or_a_reason(self):
+        held = ["linear", "lacking", *compare.WITHOUT]
+        self.patch(compare, "registered", lambda _: (held, held))
+        self.assertEqual(self.table()[1], "no peer and no reason for it in WITHOUT: lacking")
+
+    def test_the_file_has_all_rows(self):
+        out = self.place / "peers.md"
+        lines, _ = self.table("--lengths", "16,8", "--out", str(out))
+        written = out.read_text(encoding="utf-8").splitlines()
+        self.assertEqual([line.split(" | ")[1] for line in written[-2:]], ["16", "8"])
+        self.assertEqual(lines[: len(written)], written)
 
     def test_tuned_adds_a_column_and_says_what_was_set(self):
         lines, message = self.table("--tuned")
@@ -613,6 +774,13 @@ class Worker(Case):
         expected = [*prepared(128), "release", "base beside 0", *prepared(4096), "release", *self.ROUND]
         self.assertEqual(self.events, ["forget" if "clear_refs" in event else event for event in expected])
         self.assertEqual(answer["resident_bytes"], 60000)
+
+    def test_a_step_has_the_loss_that_the_peer_adds(self):
+        loss = self.patch(worker.F, "cross_entropy").return_value
+        self.work()
+        loss.__add__.assert_called_with(0.0)
+        loss.__add__.return_value.backward.assert_called()
+        loss.backward.assert_not_called()
 
     def test_steps_are_timed_for_as_many_seconds_as_asked_and_three_at_the_least(self):
         self.assertEqual(self.work()[0]["seconds"], [0.25] * 3)

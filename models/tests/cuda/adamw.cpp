@@ -36,8 +36,8 @@ void cases() {
             chunks += blocks(sizes[p], CHUNK);
             for (float g : gradients[p]) squares += used ? double(g) * g : 0;
         }
-        Array<double> parts(chunks);
-        Floats norm(1), scale(1);
+        Array<double> parts(chunks, NAN);
+        Floats norm = unwritten(1), scale = unwritten(1);
         const int count = sizes.size();
         const dim3 grid{unsigned(chunks)}, block{CHUNK_THREADS};
         launch(gradient_squares, grid, block, 0, parameters.data(), count, parts.data());
@@ -76,6 +76,23 @@ void cases() {
     compare("scale without clipping", scale, {1}, 1e-30);
     launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, none.data(), 1, 1.0f, norm.data(), scale.data());
     compare("scale of gradients of zero", scale, {1}, 1e-30);
+    // More chunks than threads.
+    const Array<double> many(300, 3.0);
+    launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, many.data(), 300, 1.0f, norm.data(), scale.data());
+    compare("norm of 300 chunks", norm, {30}, 1e-6);
+    // Squares that f32 does not have, and a parameter that no norm scales.
+    Floats value{1}, one{0}, two{0};
+    const Floats large{1e25f}, small{0.5f};
+    Array<double> part(1);
+    Array<AdamWParameter> alone;
+    alone.push_back({value.data(), one.data(), two.data(), large.data(), 1, 0, 1, 1});
+    launch(gradient_squares, dim3{1}, dim3{CHUNK_THREADS}, 0, alone.data(), 1, part.data());
+    launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, part.data(), 1, 1.0f, norm.data(), scale.data());
+    compare("a large norm", norm, {1e25}, 1e-6);
+    alone[0].gradient = small.data();
+    launch(adamw, dim3{1}, dim3{CHUNK_THREADS}, 0, alone.data(), 1,
+           AdamWNumbers{0.5f, 0.5f, 0.5f, 0.5f, 1.0f, 0.0f}, (const float*)nullptr);
+    compare("an update without a scale", value, {1 - 0.25 / std::sqrt(0.125)}, 1e-6);
 }
 
 int main() { return prove("adamw", cases); }

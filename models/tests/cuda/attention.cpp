@@ -171,8 +171,11 @@ void check(const Case& now) {
     const size_t of_q = rows * width, of_k = all * keys * width, of_v = all * keys * values;
     const Floats q = random(of_q, -3, 3), k = random(of_k, -3, 3), v = random(of_v);
     const Floats dy = random(rows * values);
-    Floats valid(size_t(batch) * keys), y(rows * values), dq(of_q), dk(of_k), dv(of_v), z(rows);
-    Floats t(rows);
+    Floats valid(size_t(batch) * keys), dk = unwritten(of_k), dv = unwritten(of_v);
+    Floats z = unwritten(rows), t = unwritten(rows);
+    // Queries in no block of a mask are not written: zeros are asked for.
+    Floats y = sparse ? Floats(rows * values) : unwritten(rows * values);
+    Floats dq = sparse ? Floats(of_q) : unwritten(of_q);
     // The last example sees no key.
     for (size_t i = 0; i < valid.size(); ++i)
         valid[i] = i < size_t(batch - 1) * keys && uniform() > -0.5;
@@ -204,7 +207,6 @@ void check(const Case& now) {
     const size_t backward_table = backward + number * (now.of_heads ? 32 * 68 : 0);
     const unsigned slices = blocks(width, WIDE), slices_v = blocks(values, WIDE), grid_y = all;
     if (general) {
-        // Where nothing is written, zeros are asked for; memory starts with them here.
         launch(attention_general_forward, dim3{query_blocks, grid_y, slices_v}, block, forward,
                q.data(), k.data(), v.data(), seen, y.data(), z.data(), of, by, by_query);
         launch(attention_general_backward_queries, dim3{query_blocks, grid_y, slices}, block,
@@ -212,7 +214,7 @@ void check(const Case& now) {
                dq.data(), t.data(), of, by, by_query);
         by.gradients = pointer(d_keys);
         const size_t slots = by_key.rows * all;
-        Floats row_dk(slots * width), row_dv(slots * values);
+        Floats row_dk = unwritten(slots * width), row_dv = unwritten(slots * values);
         float *to_k = sparse ? row_dk.data() : dk.data(), *to_v = sparse ? row_dv.data() : dv.data();
         launch(attention_general_backward_keys, dim3{key_blocks, grid_y, slices + slices_v}, block,
                backward, q.data(), k.data(), v.data(), seen, z.data(), t.data(), dy.data(), to_k,
@@ -359,7 +361,41 @@ void no_number(bool in_keys) {
         }
 }
 
+/// The product of two tiles by a warp.
+__global__ void multiply(const float* a, const float* b, float* c, int parts) {
+    const int g = lane() / 4, t = lane() % 4;
+    float own_a[4], own_b[1][2], sums[1][4] = {};
+    for (int i = 0; i < 4; ++i) own_a[i] = a[(g + i % 2 * 8) * MMA_DEPTH + t + i / 2 * 4];
+    for (int i = 0; i < 2; ++i) own_b[0][i] = b[(t + i * 4) * MMA_COLUMNS + g];
+    if (parts == 1)
+        multiply_tiles<1>(sums, own_a, own_b);
+    else
+        multiply_tiles<2>(sums, own_a, own_b);
+    for (int i = 0; i < 4; ++i) c[(g + i / 2 * 8) * MMA_COLUMNS + 2 * t + i % 2] = sums[0][i];
+}
+
+/// Factors of one part are rounded to the nearest tf32; with two parts a product is almost exact.
+void check_tiles(int parts) {
+    const Floats a = random(MMA_ROWS * MMA_DEPTH), b = random(MMA_DEPTH * MMA_COLUMNS);
+    Floats c = unwritten(MMA_ROWS * MMA_COLUMNS);
+    launch(multiply, dim3{1}, dim3{WARP}, 0, a.data(), b.data(), c.data(), parts);
+    auto factor = [&](float x) {
+        if (parts == 2) return double(x);
+        int exponent;
+        const double digits = std::frexp(x, &exponent);
+        return std::ldexp(std::round(digits * 2048), exponent - 11);
+    };
+    Doubles expected(c.size());
+    for (int i = 0; i < MMA_ROWS; ++i)
+        for (int j = 0; j < MMA_COLUMNS; ++j)
+            for (int k = 0; k < MMA_DEPTH; ++k)
+                expected[i * MMA_COLUMNS + j] +=
+                    factor(a[i * MMA_DEPTH + k]) * factor(b[k * MMA_COLUMNS + j]);
+    compare("tiles of " + std::to_string(parts) + " parts", c, expected, 2e-6);
+}
+
 void cases() {
+    for (int parts : {1, 2}) check_tiles(parts);
     no_number(false);
     no_number(true);
     // Every query on every key.

@@ -50,10 +50,12 @@ void check(int rows, int width, Rows counted, bool given) {
     // Far from zero, where a sum of squares less the square of the mean would have no digits.
     const Floats x = random(all, 28, 32), gain = random(width), offset = random(width);
     const Floats dy = random(all);
-    Floats valid(rows), y(all), dx(all), moments(2 * width), count(1), sums(2 * width);
+    Floats valid(rows), y = unwritten(all), dx = unwritten(all), moments = unwritten(2 * width);
+    Floats count = unwritten(1), sums = unwritten(2 * width);
     for (float& v : valid) v = counted == Rows::All || (counted == Rows::Some && uniform() > 0.2);
     const unsigned segments = blocks(rows, BATCH_SEGMENT), columns = blocks(width, WARP);
-    Floats part(size_t(segments) * 3 * width), parts(size_t(segments) * 2 * width);
+    Floats part = unwritten(size_t(segments) * 3 * width);
+    Floats parts = unwritten(size_t(segments) * 2 * width);
     const dim3 grid{columns, segments}, block{BATCH_THREADS};
     const float* hidden = counted == Rows::All ? nullptr : valid.data();
     launch(batch_norm_segments, grid, block, 0, x.data(), hidden, part.data(), rows, width);

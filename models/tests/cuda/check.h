@@ -37,6 +37,9 @@ inline Floats random(size_t count, double low = -1.0, double high = 1.0) {
     return values;
 }
 
+/// Returns memory of a result. What a kernel does not write stays NaN.
+inline Floats unwritten(size_t count) { return Floats(count, NAN); }
+
 inline unsigned blocks(size_t elements, size_t of) { return (elements + of - 1) / of; }
 
 /// Compares results with their reference: the largest difference, beside the largest value of the

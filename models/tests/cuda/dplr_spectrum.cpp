@@ -46,7 +46,8 @@ void compare_wide(const std::string& name, const Array<double>& values,
 void check(int channels, int modes, int longest, int directions) {
     const int products = 2 * directions + 2, each = (2 * products + 2) * modes;
     const int bins = longest / 2 + 1;
-    Array<double> rows(size_t(channels) * each), spectra(size_t(channels) * 2 * directions * bins);
+    Array<double> rows(size_t(channels) * each);
+    Array<double> spectra(size_t(channels) * 2 * directions * bins, NAN);
     Array<double> gradient(spectra.size());
     for (double& value : rows) value = uniform() / modes;
     for (int h = 0; h < channels; ++h)
@@ -58,7 +59,7 @@ void check(int channels, int modes, int longest, int directions) {
         }
     for (double& value : gradient) value = uniform();
     const unsigned segments = blocks(bins, DPLR_SEGMENT);
-    Array<double> part(segments * rows.size()), sums(rows.size());
+    Array<double> part(segments * rows.size(), NAN), sums(rows.size());
     launch(dplr_spectrum_forward, dim3{blocks(bins, DPLR_THREADS), unsigned(channels)},
            dim3{DPLR_THREADS}, each * sizeof(double), rows.data(), spectra.data(), modes, bins,
            longest, directions);

@@ -45,6 +45,18 @@ void known_answers() {
     }
 }
 
+/// An element is dropped by words below the threshold, and kept by the threshold itself.
+void threshold() {
+    const Floats x{3};
+    for (unsigned more : {0, 1}) {
+        const Philox stream{0, 0, 0, 0, 0, 0x6627e8d5u + more, 2};
+        Floats y = unwritten(1);
+        launch(dropout, dim3{1}, dim3{DROPOUT_THREADS}, 0, x.data(), (const float*)nullptr, y.data(),
+               stream, (const int*)nullptr, 1, 1ll, 1ll);
+        compare("an element at the threshold", y, {more ? 0.0 : 6.0}, 1e-7);
+    }
+}
+
 void check(std::vector<int> lengths, int width, bool tied, bool packed, bool residual) {
     const int batch = lengths.size(), longest = *std::max_element(lengths.begin(), lengths.end());
     Array<int> offsets{0};
@@ -53,7 +65,7 @@ void check(std::vector<int> lengths, int width, bool tied, bool packed, bool res
     const long long elements = (long long)longest * width, period = tied ? width : elements;
     const Philox stream{7, 8, 4000000000u, 2, 3, unsigned(0.3 * 4294967296.0), float(1 / 0.7)};
     const Floats x = random(all), other = random(all);
-    Floats y(all);
+    Floats y = unwritten(all);
     const dim3 grid{blocks(16 * blocks(period, 64), DROPOUT_THREADS), unsigned(batch),
                     blocks(blocks(elements, period), DROPOUT_REPEATS)};
     launch(dropout, grid, dim3{DROPOUT_THREADS}, 0, x.data(), residual ? other.data() : nullptr,
@@ -73,6 +85,7 @@ void check(std::vector<int> lengths, int width, bool tied, bool packed, bool res
 
 void cases() {
     known_answers();
+    threshold();
     check({1}, 1, false, false, false);
     check({17, 17}, 5, false, false, true);
     check({1023}, 3, false, false, false);

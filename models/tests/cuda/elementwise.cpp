@@ -34,7 +34,7 @@ void check_activation(int function, int count) {
     const char* const names[] = {"gelu", "gelu_erf", "relu", "elu + 1", "silu", "softplus",
                                  "sigmoid"};
     const float floor = 0.25f, points[] = {0.0f, -0.0f, 40.0f, -40.0f, 1e4f, -1e4f};
-    Floats x = random(count, -6, 6), dy = random(count), y(count), dx(count);
+    Floats x = random(count, -6, 6), dy = random(count), y = unwritten(count), dx = unwritten(count);
     for (int i = 0; i < std::min(count / 2, 6); ++i) x[i] = points[i];
     const unsigned grid = blocks(count, ACTIVATION_THREADS * ACTIVATION_EACH);
     launch(activation_forward, dim3{grid}, dim3{ACTIVATION_THREADS}, 0, x.data(), y.data(),
@@ -57,14 +57,16 @@ void check_activation(int function, int count) {
     compare(name + " dx", dx, gradient, 4e-6, 1.0);
 }
 
-/// A number that is none has no value that hides it.
+/// A number that is none has no value, and no slope but that of relu, which hides it.
 void stays_visible() {
-    const Floats x{NAN};
+    const Floats x{NAN}, one{1};
     for (int function = 0; function < FUNCTIONS; ++function) {
-        Floats y(1);
+        Floats y(1), dx(1);
         launch(activation_forward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, x.data(), y.data(),
                function, 0.0f, 1ll);
-        if (std::isnan(y[0])) continue;
+        launch(activation_backward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, x.data(), one.data(),
+               dx.data(), function, 1ll);
+        if (std::isnan(y[0]) && (std::isnan(dx[0]) || function == RELU)) continue;
         ++failures;
         std::printf("activation %d hides what is not a number\n", function);
     }
@@ -86,11 +88,23 @@ void far_from_zero() {
         compare("sigmoid, small", {y[i]}, {small}, 1e-6, 0.0);
         compare("slope of sigmoid, small", {dx[i]}, {small}, 1e-6, 0.0);
     }
+    const Floats tails{-40.0f, -5.0f, 40.0f, 60.0f};
+    auto value = [&](int function, int i) {
+        launch(activation_forward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, &tails[i], y.data(),
+               function, 0.0f, 1ll);
+        return Floats{y[0]};
+    };
+    compare("softplus, small", value(SOFTPLUS, 0), {std::exp(-40.0)}, 1e-6, 0.0);
+    compare("gelu_erf, small", value(GELU_ERF, 1), {-2.5 * std::erfc(5 / std::sqrt(2.0))}, 1e-5, 0.0);
+    launch(activation_backward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, tails.data(), ones.data(),
+           dx.data(), int(SIGMOID), 4ll);
+    for (int i : {2, 3})
+        compare("slope of sigmoid, far", {dx[i]}, {std::exp(-double(tails[i]))}, 1e-6, 0.0);
 }
 
 void check_sum(int count) {
     const Floats a = random(count), b = random(count);
-    Floats y(count);
+    Floats y = unwritten(count);
     launch(add, dim3{blocks(count, ADD_THREADS * ADD_EACH)}, dim3{ADD_THREADS}, 0, a.data(),
            b.data(), y.data(), (long long)count);
     Doubles expected(count);
@@ -102,7 +116,7 @@ void check_bias(int rows, int width) {
     const size_t all = size_t(rows) * width;
     const Floats product = random(all), bias = random(width), dy = random(all);
     const unsigned segments = blocks(rows, BIAS_SEGMENT);
-    Floats y(all), part(size_t(segments) * width), dbias(width);
+    Floats y = unwritten(all), part = unwritten(size_t(segments) * width), dbias = unwritten(width);
     const dim3 grid{blocks(width, WARP), segments}, block{BIAS_THREADS};
     launch(linear_bias, grid, block, 0, product.data(), bias.data(), y.data(), rows, width);
     launch(linear_bias_gradient, grid, block, 0, dy.data(), part.data(), rows, width);

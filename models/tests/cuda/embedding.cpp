@@ -10,7 +10,7 @@ void check(int rows, int vocabulary, int width, int segment) {
     const Floats table = random(table_size), dy = random(all);
     Array<unsigned> ids(rows);
     for (auto& id : ids) id = unsigned((uniform() + 1) / 2 * vocabulary);
-    Floats y(all), part(segments * table_size), dtable(table_size);
+    Floats y = unwritten(all), part = unwritten(segments * table_size), dtable = unwritten(table_size);
     launch(embedding_forward, dim3{blocks(all, EMBEDDING_THREADS)}, dim3{EMBEDDING_THREADS}, 0,
            ids.data(), table.data(), y.data(), (long long)all, vocabulary, width);
     launch(embedding_backward, dim3{blocks(width, WARP), segments}, dim3{WARP},
@@ -30,7 +30,24 @@ void check(int rows, int vocabulary, int width, int segment) {
     compare(name + " dtable", dtable, expected, 2e-6);
 }
 
+/// Rows of no number, and what they add to none.
+void bad_ids() {
+    const Array<unsigned> ids{1, 2, 0, 2000000000};
+    const Floats table{3, 5}, dy{1, 10, 100, 1000};
+    Floats y = unwritten(4), part = unwritten(2);
+    launch(embedding_forward, dim3{1}, dim3{EMBEDDING_THREADS}, 0, ids.data(), table.data(),
+           y.data(), 4ll, 2, 1);
+    launch(embedding_backward, dim3{1, 1}, dim3{WARP}, 2 * WARP * sizeof(float), ids.data(),
+           dy.data(), part.data(), 4, 2, 1, 64);
+    compare("known ids", {y[0], y[2]}, {5, 3}, 1e-7);
+    compare("gradients of known ids", part, {100, 1}, 1e-7);
+    if (std::isnan(y[1]) && std::isnan(y[3])) return;
+    ++failures;
+    std::printf("embedding: an id without a row has one\n");
+}
+
 void cases() {
+    bad_ids();
     check(1, 1, 1, 64);
     check(17, 3, 33, 64);
     check(1023, 257, 16, 64);

@@ -36,9 +36,11 @@ void check(int batch, int length, int heads, int keys, int values, Options optio
     const dim3 block{GLA_THREADS}, by_segment{sequences, segments, tiles};
     const dim3 walks{sequences, options.delta ? 1 : segments, tiles};
     const dim3 by_number{sequences, blocks(size_t(keys) * values, GLA_THREADS)};
-    Floats states(size_t(sequences) * segments * keys * values), dstates(states.size());
-    Floats totals(size_t(sequences) * segments * std::max(1, decays));
-    Floats y(of_values), dq(of_keys), dk(of_keys), dv(of_values), dlog(log.size()), drate(rows);
+    Floats states = unwritten(size_t(sequences) * segments * keys * values);
+    Floats dstates = unwritten(states.size());
+    Floats totals = unwritten(size_t(sequences) * segments * std::max(1, decays));
+    Floats y = unwritten(of_values), dq = unwritten(of_keys), dk = unwritten(of_keys);
+    Floats dv = unwritten(of_values), dlog = unwritten(log.size()), drate = unwritten(rows);
     const bool several = segments > 1;
     if (several) {
         launch(gated_linear_attention_states, walks, block, 4 * forward, k.data(), v.data(),

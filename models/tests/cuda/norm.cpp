@@ -38,9 +38,10 @@ void check(bool centred, int rows, int width) {
     const size_t all = size_t(rows) * width;
     const Floats x = random(all, -2, 3), gain = random(width), offset = random(width);
     const Floats dy = random(all);
-    Floats y(all), dx(all), means(rows), scales(rows);
+    Floats y = unwritten(all), dx = unwritten(all), means = unwritten(rows);
+    Floats scales = unwritten(rows);
     const unsigned segments = blocks(rows, SEGMENT);
-    Floats part(segments * 2 * width), sums(2 * width);
+    Floats part = unwritten(segments * 2 * width), sums = unwritten(2 * width);
     const dim3 grid{blocks(rows, ROWS)}, block{ROWS * WARP};
     if (centred) {
         launch(layer_norm_forward, grid, block, 0, x.data(), gain.data(), offset.data(), y.data(),

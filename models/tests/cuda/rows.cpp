@@ -13,7 +13,7 @@ void check_softmax(int batch, int each, int keys, bool masked) {
     const int rows = batch * each;
     const size_t all = size_t(rows) * keys;
     const Floats x = random(all, -30, 90), dy = random(all);
-    Floats valid(size_t(batch) * keys), y(all), dx(all);
+    Floats valid(size_t(batch) * keys), y = unwritten(all), dx = unwritten(all);
     // Of the first example, no key is seen.
     for (size_t i = 0; i < valid.size(); ++i) valid[i] = i >= size_t(keys) && uniform() > 0;
     const dim3 grid{blocks(rows, SOFTMAX_ROWS)}, block{256};
@@ -47,12 +47,13 @@ void no_number() {
     std::printf("softmax hides what is not a number\n");
 }
 
-void check_loss(int rows, int classes) {
+/// Numbers lie around `base`.
+void check_loss(int rows, int classes, double base) {
     const size_t all = size_t(rows) * classes;
-    const Floats x = random(all, -20, 90), dlosses = random(rows);
+    const Floats x = random(all, base - 20, base + 90), dlosses = random(rows);
     Array<unsigned> labels(rows);
     for (unsigned& label : labels) label = unsigned((uniform() + 1) / 2 * classes);
-    Floats losses(rows), dx(all);
+    Floats losses = unwritten(rows), dx = unwritten(all);
     const dim3 grid{blocks(rows, LOSS_ROWS)}, block{256};
     launch(cross_entropy_forward, grid, block, 0, x.data(), labels.data(), losses.data(), rows,
            classes);
@@ -62,11 +63,11 @@ void check_loss(int rows, int classes) {
     for (int row = 0; row < rows; ++row) {
         const float* at = x.data() + size_t(row) * classes;
         double sum = 0;
-        for (int c = 0; c < classes; ++c) sum += std::exp(double(at[c]));
-        expected[row] = std::log(sum) - at[labels[row]];
+        for (int c = 0; c < classes; ++c) sum += std::exp(at[c] - base);
+        expected[row] = std::log(sum) + base - at[labels[row]];
         for (int c = 0; c < classes; ++c)
             gradient[size_t(row) * classes + c] =
-                dlosses[row] * (std::exp(double(at[c])) / sum - (unsigned(c) == labels[row]));
+                dlosses[row] * (std::exp(at[c] - base) / sum - (unsigned(c) == labels[row]));
     }
     compare(sized("cross-entropy", rows, classes), losses, expected, 2e-6, 1.0);
     compare(sized("cross-entropy dx", rows, classes), dx, gradient, 1e-5, 0.1);
@@ -85,26 +86,25 @@ void bad_label() {
     std::printf("cross-entropy: a label without a class has a loss\n");
 }
 
-void check_gate(int rows, int width, bool halves) {
-    const int stride = halves ? 2 * width : width;
-    const size_t all = size_t(rows) * width;
-    // Both in one product (R, 2D), or apart.
-    const Floats made = random(2 * all, -30, 30), dy = random(all);
-    const size_t gate = halves ? width : all;
-    Floats y(all), dmade(2 * all);
+/// Values and gates lie in one array, with these strides of rows, the gates from `gate` on.
+void check_gate(int rows, int width, int value_stride, int gate_stride, size_t gate) {
+    const size_t all = size_t(rows) * width, size = gate + size_t(rows) * gate_stride;
+    const Floats made = random(size, -30, 30), dy = random(all);
+    Floats y = unwritten(all), dmade(size);
     const dim3 grid{blocks(width, GATE_THREADS), unsigned(std::min(rows, 5))}, block{GATE_THREADS};
     launch(gate_forward, grid, block, 0, made.data(), made.data() + gate, y.data(), rows, width,
-           stride, stride);
+           value_stride, gate_stride);
     launch(gate_backward, grid, block, 0, made.data(), made.data() + gate, dy.data(), dmade.data(),
-           dmade.data() + gate, rows, width, stride, stride);
-    Doubles expected(all), gradient(2 * all);
+           dmade.data() + gate, rows, width, value_stride, gate_stride);
+    Doubles expected(all), gradient(size);
     for (int row = 0; row < rows; ++row)
         for (int i = 0; i < width; ++i) {
-            const size_t v = size_t(row) * stride + i, at = size_t(row) * width + i;
-            const double open = 1 / (1 + std::exp(-double(made[v + gate])));
+            const size_t v = size_t(row) * value_stride + i, at = size_t(row) * width + i;
+            const size_t g = size_t(row) * gate_stride + i + gate;
+            const double open = 1 / (1 + std::exp(-double(made[g])));
             expected[at] = made[v] * open;
             gradient[v] = dy[at] * open;
-            gradient[v + gate] = dy[at] * made[v] * open * (1 - open);
+            gradient[g] = dy[at] * made[v] * open * (1 - open);
         }
     compare(sized("gate", rows, width), y, expected, 1e-6);
     compare(sized("gate gradients", rows, width), dmade, gradient, 1e-6);
@@ -115,11 +115,14 @@ void cases() {
         for (auto [each, keys] : {std::pair{1, 1}, {3, 17}, {2, 1023}, {5, 64}})
             check_softmax(2, each, keys, masked);
     for (auto [rows, classes] : {std::pair{1, 1}, {9, 2}, {17, 10}, {3, 1023}})
-        check_loss(rows, classes);
+        for (double base : {0.0, 1e5}) check_loss(rows, classes, base);
     bad_label();
     no_number();
-    for (bool halves : {false, true})
-        for (auto [rows, width] : {std::pair{1, 1}, {17, 3}, {6, 257}}) check_gate(rows, width, halves);
+    for (auto [rows, width] : {std::pair{1, 1}, {17, 3}, {6, 257}}) {
+        check_gate(rows, width, width, width, size_t(rows) * width); // apart
+        check_gate(rows, width, 2 * width, 2 * width, width);        // halves of one product (R, 2D)
+    }
+    check_gate(7, 5, 6, 9, 42);
 }
 
 int main() { return prove("rows", cases); }

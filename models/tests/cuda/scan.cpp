@@ -20,8 +20,9 @@ void check(const Case& c) {
     for (auto& start : starts_of_sequences) start = uniform() > 0.7;
     const unsigned char* resets = c.packed ? starts_of_sequences.data() : nullptr;
 
-    Floats h(all), dx(all), ends(size_t(c.batch) * chunks * width), products(ends.size());
-    Floats da(c.per_token ? all : ends.size()), sum(width);
+    Floats h = unwritten(all), dx = unwritten(all);
+    Floats ends = unwritten(size_t(c.batch) * chunks * width), products = unwritten(ends.size());
+    Floats da = unwritten(c.per_token ? all : ends.size()), sum = unwritten(width);
     const dim3 grid{blocks(c.elements, SCAN_THREADS), unsigned(chunks), unsigned(c.batch)};
     const dim3 starts_grid{grid.x, grid.z}, block{SCAN_THREADS};
     const float* starts = chunks == 1 ? nullptr : ends.data();

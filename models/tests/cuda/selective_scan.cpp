@@ -6,7 +6,7 @@
 
 Floats sum_of_parts(const Floats& parts, int count) {
     const int width = int(parts.size()) / count;
-    Floats sum(width);
+    Floats sum = unwritten(width);
     launch(sum_parts, dim3{blocks(width, 128)}, dim3{128}, 0, parts.data(), sum.data(), count,
            width);
     return sum;
@@ -21,9 +21,11 @@ void check(int batch, int length, int width, int modes) {
     const unsigned groups = blocks(size_t(width) * lanes, SELECTIVE_THREADS);
     const unsigned tiles = blocks(length, SELECTIVE_TILE);
 
-    Floats y(all), kept(size_t(batch) * tiles * width * modes), dx(all), ddelta(all);
-    Floats da(size_t(batch) * width * modes), dprojections(groups * rows * 2 * modes);
-    Floats dskip(size_t(batch) * width);
+    Floats y = unwritten(all), kept = unwritten(size_t(batch) * tiles * width * modes);
+    Floats dx = unwritten(all), ddelta = unwritten(all);
+    Floats da = unwritten(size_t(batch) * width * modes);
+    Floats dprojections = unwritten(groups * rows * 2 * modes);
+    Floats dskip = unwritten(size_t(batch) * width);
     const dim3 grid{groups, unsigned(batch)}, block{SELECTIVE_THREADS};
     for (int first = 0; first < modes; first += lanes)
         launch(selective_scan_forward, grid, block, 0, x.data(), delta.data(), a.data(),
@@ -33,6 +35,12 @@ void check(int batch, int length, int width, int modes) {
         launch(selective_scan_backward, grid, block, 0, x.data(), delta.data(), a.data(),
                projections.data(), skip.data(), kept.data(), dy.data(), dx.data(), ddelta.data(),
                da.data(), dprojections.data(), dskip.data(), length, width, modes, first, lanes);
+    // Without states for a backward pass.
+    Floats alone = unwritten(all);
+    for (int first = 0; first < modes; first += lanes)
+        launch(selective_scan_forward, grid, block, 0, x.data(), delta.data(), a.data(),
+               projections.data(), skip.data(), alone.data(), (float*)nullptr, length, width, modes,
+               first, lanes);
     da = sum_of_parts(da, batch);
     dprojections = sum_of_parts(dprojections, groups);
     dskip = sum_of_parts(dskip, batch);
@@ -73,6 +81,7 @@ void check(int batch, int length, int width, int modes) {
     const std::string name = "selective scan of " + std::to_string(length) + ", " +
                              std::to_string(width) + " channels, " + std::to_string(modes) + " modes";
     compare(name + " y", y, expected_y, 3e-6);
+    compare(name + " y alone", alone, expected_y, 3e-6);
     compare(name + " dx", dx, expected_dx, 3e-6);
     compare(name + " ddelta", ddelta, expected_ddelta, 5e-6);
     compare(name + " da", da, expected_da, 5e-6);

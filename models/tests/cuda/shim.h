@@ -4,8 +4,9 @@
 // What is checked beside the results:
 // - Address and undefined-behaviour sanitizer: every access, of global and of shared memory, which
 //   has exactly the declared size and begins as NaN.
-// - Thread sanitizer: every pair of accesses by two threads of a grid without a barrier between
-//   them. Fibres count as threads, and only barriers and __syncwarp order them; shuffles do not.
+// - Thread sanitizer: every pair of accesses by two threads of a block, or of two blocks that follow
+//   each other, without a barrier between them. Fibres count as threads, and only barriers and
+//   __syncwarp order them; shuffles do not.
 // - Barriers that some threads never reach, or that threads reach in different lines; shuffles with
 //   a lane that is absent; grids, blocks and shared memory beyond what all targets have.
 // - launch() runs in the order that `order` says. Results that depend on it are faults.
@@ -122,6 +123,11 @@ struct Fibre {
     alignas(16) unsigned char shared[2][MOST_WARP_SHARED];
 };
 
+/// What orders the threads of one block for the thread sanitizer.
+struct Barriers {
+    char block[2], warp[2 * MOST_THREADS / WARP_LANES];
+};
+
 struct SharedArray {
     const char* file;
     int line;
@@ -130,7 +136,8 @@ struct SharedArray {
 
 /// All state of the shim.
 struct Device {
-    std::vector<std::unique_ptr<Fibre>> fibres;
+    // Of the present block, and of its neighbours: accesses of one fibre have an order.
+    std::vector<std::unique_ptr<Fibre>> fibres, others;
     Fibre main;
     Fibre* current = &main;
     std::function<void()> kernel;
@@ -140,11 +147,13 @@ struct Device {
     void* dynamic = nullptr;
     SharedArray shared[16];
     int shared_count = 0;
-    std::vector<void*> garbage;  // shared memory of earlier blocks of this grid
-    char launched = 0, finished = 0, block_barrier[2] = {0, 0}, warp_barrier[64] = {};
+    std::vector<void*> garbage;  // shared memory and barriers of earlier blocks of this grid
+    Barriers* barriers = nullptr;
+    char launched = 0, finished = 0;
 
     ~Device() {
-        for (auto& fibre : fibres) std::free(fibre->stack);
+        for (auto* all : {&fibres, &others})
+            for (auto& fibre : *all) std::free(fibre->stack);
     }
 };
 inline Device device;
@@ -229,7 +238,7 @@ SHIM_INTERNAL inline dim3 grid_size() { return device.grid; }
 
 SHIM_INTERNAL inline void block_barrier(const char* file, int line) {
     Fibre& fibre = *device.current;
-    char* address = &device.block_barrier[fibre.block_barriers++ % 2];
+    char* address = &device.barriers->block[fibre.block_barriers++ % 2];
     fibre.file = file;
     fibre.line = line;
     fibre.state = State::AtBlockBarrier;
@@ -253,7 +262,7 @@ SHIM_INTERNAL inline void meet_warp(const char* file, int line, unsigned mask) {
 
 SHIM_INTERNAL inline void warp_barrier(const char* file, int line, unsigned mask = ~0u) {
     const Fibre& fibre = *device.current;
-    char* address = &device.warp_barrier[fibre.index / WARP_LANES * 2 + fibre.warp_barriers % 2];
+    char* address = &device.barriers->warp[fibre.index / WARP_LANES * 2 + fibre.warp_barriers % 2];
     release(address);
     meet_warp(file, line, mask);
     acquire(address);
@@ -398,6 +407,12 @@ inline void run_block(dim3 block_index, size_t dynamic_bytes) {
     device.shared_count = 0;
     device.shared_bytes = 0;
     device.dynamic = shared_memory(dynamic_bytes);
+    device.barriers = static_cast<Barriers*>(std::calloc(1, sizeof(Barriers)));
+    device.garbage.push_back(device.barriers);
+#if defined(__SANITIZE_THREAD__)
+    std::swap(device.fibres, device.others);
+    while (device.fibres.size() < device.size) add_fibre();
+#endif
     const dim3 block = device.block;
     for (unsigned i = 0; i < device.size; ++i) {
         Fibre& fibre = *device.fibres[i];

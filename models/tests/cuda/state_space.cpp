@@ -21,7 +21,8 @@ void check(bool complex, int width, int modes, int length, bool zeros) {
     const float* a_imag = complex ? a_im.data() : nullptr;
     const float* c_imag = complex ? c_im.data() : nullptr;
     const unsigned spans = blocks(length, STATE_SPAN);
-    Floats kernel(size_t(width) * length), part(spans * 4 * all), sums(4 * all);
+    Floats kernel = unwritten(size_t(width) * length), part = unwritten(spans * 4 * all);
+    Floats sums = unwritten(4 * all);
     const dim3 grid{spans, unsigned(width)}, block{STATE_THREADS};
     launch(state_space_kernel_forward, grid, block, 0, a_re.data(), a_imag, c_re.data(), c_imag,
            kernel.data(), modes, length);
