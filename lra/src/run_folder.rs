@@ -188,15 +188,16 @@ impl RunFolder {
     /// Removes the files that an earlier run left. If this is interrupted, the next process that
     /// opens the folder removes the rest.
     pub fn clear(&self) -> Result<()> {
-        self.remove(CLEARING)?;
-        // At one stroke: either the record is there, or the mark.
+        // At one stroke: either the record is there, or the mark. The mark of an earlier attempt
+        // stays where there is no record.
         if self.record().is_file() {
+            self.remove(CLEARING)?;
             let renamed = disk::rename(&self.record(), &self.file(CLEARING));
             renamed.during(
                 Class::Usage,
                 format!("removing {}", self.record().display()),
             )?;
-        } else if RunFolder::is_begun(&self.path) {
+        } else if !self.file(CLEARING).exists() && RunFolder::is_begun(&self.path) {
             results::write(&self.file(CLEARING), b"").map_err(unwritable)?;
         }
         for name in [

@@ -71,6 +71,14 @@ fn micro_batches_are_padded_like_the_whole_batch_where_padding_counts() {
         "{}",
         err(&sorted)
     );
+    let message = place.fails(
+        2,
+        "run --task listops --model linear --recipe smoke --set head.pooling=padded_mean --set train.bucket=4",
+    );
+    assert!(
+        message.contains("divides by the padded length"),
+        "{message}"
+    );
 }
 
 #[test]

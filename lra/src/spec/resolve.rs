@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task, TaskInfo};
 use models::loss::Loss;
-use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, OptionSet, Range};
+use models::options::{
+    self, BlockOptions, EmbedOptions, HeadOptions, NormKind, OptionSet, Pooling, Range,
+};
 use models::{
     Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
 };
@@ -187,6 +189,12 @@ impl RunRequest<'_> {
             return Err(Error::usage(format!(
                 "train.bucket = {}: with model.horizon = padded, {} computes with the padded length, which must not depend on how rows are sorted; use 0 or 1",
                 spec.train.bucket, model.name
+            )));
+        }
+        if spec.train.bucket > 1 && spec.head.pooling == Pooling::PaddedMean {
+            return Err(Error::usage(format!(
+                "train.bucket = {}: head.pooling = padded_mean divides by the padded length, which must not depend on how rows are sorted; use 0 or 1",
+                spec.train.bucket
             )));
         }
         let mut resolved = Resolved {
