@@ -174,6 +174,7 @@ test-python:
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_torch.py
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_notebooks.py
 	python3 lra/python/tests/test_peers.py
+	python3 lra/python/tests/test_stand_ins.py
 
 ## Execute the notebooks of docs/notebooks anew (needs the Python packages nbclient, ipykernel, matplotlib, pandas and torch)
 .PHONY: notebooks
