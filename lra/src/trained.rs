@@ -249,7 +249,20 @@ impl TrainedRun {
             })
         };
         build(&parameters)?;
-        let step = self.load(&parameters)?;
+        let step = self.load(&parameters).map_err(|error| {
+            let own = self.spec.data_shape(self.task).map(|own| own.max_length);
+            match own {
+                Ok(own) if own != shape.max_length && self.fits_own_length(device) => {
+                    Error::usage(format!(
+                        "{}: the weights are for sequences of up to {own} tokens, and {} has other weights for up to {}; leave data.max_length as it was in the run",
+                        self.path.display(),
+                        self.model.name,
+                        shape.max_length
+                    ))
+                }
+                _ => error,
+            }
+        })?;
         let classifier = build(&parameters.detached())?;
         let layouts = self.scored.layouts(self.task, &shape);
         let [training, test] = layouts.map(|layout| layout.bucketed(self.spec.train.bucket));
@@ -357,6 +370,19 @@ impl TrainedRun {
                 ),
             )),
         }
+    }
+
+    /// Returns whether the weights can be read into the model of the run's own length.
+    fn fits_own_length(&self, device: &Device) -> bool {
+        let Ok(shape) = self.spec.data_shape(self.task) else {
+            return false;
+        };
+        let parameters = Parameters::new(self.spec.cell.seed, device, DType::F32);
+        let asked = self.spec.model_shape(self.task.info(), &shape);
+        let built = self
+            .spec
+            .scorer(self.model, &asked, shape.dense.as_ref(), &parameters);
+        built.is_ok() && self.load(&parameters).is_ok()
     }
 
     /// Reads the selected weights. Returns the number of the step that made them.

@@ -86,8 +86,16 @@ fn other_splits_lengths_and_parts_can_be_scored() {
     // Weights that exist for each position do not fit.
     place.ok(&format!("{TINY} --model linformer --out fixed"));
     let run = run_of(&place, "fixed");
-    let message = place.fails(3, &format!("score {run} --quiet --set data.max_length=100"));
-    assert!(message.contains("best.safetensors"), "{message}");
+    let longer = format!("score {run} --quiet --set data.max_length=100");
+    let message = place.fails(2, &longer);
+    assert!(
+        message.contains("leave data.max_length as it was in the run"),
+        "{message}"
+    );
+    let best = place.run_folder("fixed").join("best.safetensors");
+    fs::write(&best, &fs::read(&best).unwrap()[..100]).unwrap();
+    let message = place.fails(3, &longer);
+    assert!(message.contains("best.safetensors is damaged"), "{message}");
 }
 
 #[test]
