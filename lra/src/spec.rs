@@ -473,7 +473,8 @@ mod tests {
         assert_eq!((options.batch, options.micro_batch), (3, 3));
         assert_eq!(found.spec.pretrain.share, 0.5);
         for (setting, reason) in [
-            ("pretrain.kind=next", "model.attention = causal"),
+            ("pretrain.kind=next", "no option that makes it causal"),
+            ("pretrain.steps=7", "pretrain.kind=masked"),
             ("pretrain.kind=both", "pretrain.kind"),
             ("pretrain.share=1.0", "less than 1"),
             ("pretrain.steps=-1", "at least 0"),

@@ -239,7 +239,18 @@ impl TrainedRun {
         device::set_precision(device, self.spec.train.precision)?;
         let shape = self.scored.data_shape(self.task)?;
         let parameters = Parameters::new(self.spec.cell.seed, device, DType::F32);
-        let asked = self.spec.model_shape(self.task.info(), &shape);
+        let own_length = self.spec.data_shape(self.task).map(|own| own.max_length);
+        let own_length = own_length.unwrap_or(shape.max_length);
+        let mut asked = self.spec.model_shape(self.task.info(), &shape);
+        // Kernels, layers and constants of some models depend on the longest length: that of the
+        // run is kept unless the data has longer rows.
+        asked.max_length = asked.max_length.max(own_length);
+        if asked.max_length > own_length {
+            reporter.note(&format!(
+                "the run was trained for sequences of up to {own_length} tokens, and its model is built for up to {} here; whatever it derives from this number differs from training",
+                asked.max_length
+            ));
+        }
         let build = |parameters: &Parameters| {
             let built = self
                 .spec
@@ -250,18 +261,15 @@ impl TrainedRun {
         };
         build(&parameters)?;
         let step = self.load(&parameters).map_err(|error| {
-            let own = self.spec.data_shape(self.task).map(|own| own.max_length);
-            match own {
-                Ok(own) if own != shape.max_length && self.fits_own_length(device) => {
-                    Error::usage(format!(
-                        "{}: the weights are for sequences of up to {own} tokens, and {} has other weights for up to {}; leave data.max_length as it was in the run",
-                        self.path.display(),
-                        self.model.name,
-                        shape.max_length
-                    ))
-                }
-                _ => error,
+            if own_length == asked.max_length || !self.fits_own_length(device) {
+                return error;
             }
+            Error::usage(format!(
+                "{}: the weights are for sequences of up to {own_length} tokens, and {} has other weights for up to {}; leave data.max_length as it was in the run",
+                self.path.display(),
+                self.model.name,
+                asked.max_length
+            ))
         })?;
         let classifier = build(&parameters.detached())?;
         let layouts = self.scored.layouts(self.task, &shape);

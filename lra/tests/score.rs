@@ -98,6 +98,25 @@ fn other_splits_lengths_and_parts_can_be_scored() {
     assert!(message.contains("best.safetensors is damaged"), "{message}");
 }
 
+/// Kernels, layers and constants that a model derives from the longest length are those of the run.
+#[test]
+fn shorter_data_is_scored_by_the_model_of_the_run() {
+    let place = Place::new();
+    for model in ["chordmixer", "dss"] {
+        place.ok(&format!(
+            "run --task selective_copy --model {model} --recipe smoke --steps 2 --set data.tokens=4 --set data.train_length=16 \
+             --set data.max_length=64 --set data.train=60 --set data.val=20 --set data.test=20 --out {model} -q"
+        ));
+        let run = run_of(&place, model);
+        let loss = |words: &str| {
+            let score = place.ok(&format!("score {run} --split val --json --quiet {words}"));
+            json(&score)["dense"]["loss"].as_f64().unwrap()
+        };
+        let (own, shorter) = (loss(""), loss("--set data.max_length=16"));
+        assert!((own - shorter).abs() < 1e-5 * own, "{own} {shorter}");
+    }
+}
+
 #[test]
 fn two_runs_are_compared_example_by_example() {
     let place = Place::new();

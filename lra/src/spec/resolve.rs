@@ -176,6 +176,15 @@ impl RunRequest<'_> {
             // The recipe's weight is for data that has labels at positions.
             spec.train.sequence_weight = sequence_weight();
         }
+        let pretrains = given.iter().map(|it| &it["pretrain"]);
+        if spec.pretrain.is_off() && pretrains.clone().all(|it| it["kind"].is_null()) {
+            let mut keys = pretrains.filter_map(|it| it.as_object()?.keys().next());
+            if let Some(key) = keys.next() {
+                return Err(Error::usage(format!(
+                    "pretrain.{key}: this run has no pretraining; add pretrain.kind=masked or next, or leave this out"
+                )));
+            }
+        }
         let mask_ratio = task.info().mask_ratio;
         spec.pretrain = spec.pretrain.settled(&spec.train, mask_ratio);
         let variant = model.variant(&spec.model).map_err(suggest::of_model)?;

@@ -135,7 +135,7 @@ pub struct TrainOptions {
     /// Decay of the second moment; for Lion, of the momentum.
     #[option(default = 0.98, range = probability)]
     pub beta2: f64,
-    /// Number added to the square root of the second moment; Lion has none.
+    /// Number added to the square root of the second moment, more than 0; Lion has none.
     #[option(default = 1e-9, range = not_negative)]
     pub epsilon: f64,
     /// Largest global L2 norm of the gradient; 0 means no clipping.
