@@ -407,10 +407,15 @@ impl RunAttempt<'_> {
         for how in &splits.manifest.altered {
             self.context.reporter.say(&format!("ALTERED    {how}"));
         }
+        if meta.reads_first_token_alone() {
+            self.context.reporter.note(
+                "head.pooling = first: the first state of this causal model sees the first token alone; use mean or cls for a score of whole sequences",
+            );
+        }
         let (batch, rows) = (resolved.spec.train.batch, splits.train.len());
         if batch > rows {
             self.context.reporter.note(&format!(
-                "train.batch = {batch}: there are {} to train on, so every update has these",
+                "train.batch = {batch} is more than there is to train on ({}), so every update has all of it",
                 results::counted(rows as u64, "example")
             ));
         }

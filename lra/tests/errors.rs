@@ -945,7 +945,7 @@ fn a_batch_larger_than_the_training_split_is_told() {
     let run = "run --task toy --model bag --recipe smoke --steps 2 --set train.warmup=1";
     let output = place.lra(&format!("{run} --set train.batch=5000"));
     assert!(
-        common::err(&output).contains("there are 2,000 examples to train on"),
+        common::err(&output).contains("more than there is to train on (2,000 examples)"),
         "{}",
         common::err(&output)
     );

@@ -56,7 +56,7 @@ fn it_is_measured_beside_the_others() {
 fn it_keeps_what_every_model_promises_and_says_so() {
     let told = place().ok("check-model neighbours");
     assert!(
-        told.contains("neighbours: 31 of 31 promises kept"),
+        told.contains("neighbours: 32 of 32 promises kept"),
         "{told}"
     );
     let message = Place::new().fails(2, "check-model neighbours");

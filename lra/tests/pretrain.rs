@@ -183,7 +183,8 @@ fn training_begins_with_what_was_learned_and_the_decoder_is_gone() {
         "run --task toy --model performer --recipe smoke --pretrain next",
     );
     assert!(
-        message.contains("pretrain.kind = next") && message.contains("model.attention = causal"),
+        message.contains("pretrain.kind = next")
+            && message.contains("no option that makes it causal"),
         "{message}"
     );
     let message = place.fails(

@@ -30,7 +30,7 @@ use crate::{
     loss::{Loss, cross_entropies},
     mask::zero_padding,
     ops::{ScanOptions, scan},
-    options::Residual,
+    options::{Positions, Residual},
     params::{Attributes, LECUN_NORMAL},
     pass::Supervision,
     prediction::{Decoder, Sequences},
@@ -86,12 +86,40 @@ const HIDDEN: f64 = 0.15;
 const AHEAD: usize = 2;
 const FURTHER: f64 = 0.5;
 
-/// Error texts: reasons why a model cannot predict tokens, or why `next` is too easy for it.
+/// Error text: reason why a model cannot predict tokens.
 pub(crate) const SHORTENED: &str = "this model's hidden states are not one per token";
-pub(crate) const NOT_CAUSAL: &str = "this model sees the tokens that it would predict. Causal are transformer and what is built on it with \
-    model.attention = causal, and transformer_xl with model.causal = true, without head.pooling = cls, block.ffn = switch, moe or conv, \
-    embed.positions = conditional, and block.norm = batch or batch_masked";
-pub(crate) const NO_VECTOR: &str = "embed.positions = complex has no vector for a hidden token";
+
+/// Returns the reason why the model sees the tokens that it would predict, with the option that
+/// makes it causal. `None` if it does not see them.
+pub(crate) fn not_causal(backbone: &Backbone, options: &Options) -> Option<String> {
+    if backbone.is_causal() {
+        return None;
+    }
+    let sees = "this model sees the tokens that it would predict";
+    if let Some(setting) = backbone.sees_later() {
+        return Some(format!("with {setting}, {sees}"));
+    }
+    let forms = [
+        ("direction", "forward"),
+        ("attention", "causal"),
+        ("causal", "true"),
+    ];
+    let form = forms.iter().find(|(key, _)| !options.model[key].is_null());
+    Some(match form {
+        Some((key, value)) => format!("{sees}, unless model.{key} = {value}"),
+        None => format!("{sees}, and has no option that makes it causal"),
+    })
+}
+
+/// Returns the reason why there is no vector for a hidden token. `None` if there can be one.
+pub(crate) fn no_vector(backbone: &Backbone, options: &Options) -> Option<&'static str> {
+    let complex = options.embed.positions == Positions::Complex;
+    match backbone.embedding.takes_more() {
+        true => None,
+        false if complex => Some("embed.positions = complex has no vector for a hidden token"),
+        false => Some("embed.input = scalar has no vector for a hidden token"),
+    }
+}
 
 /// The heads that there are.
 pub(crate) struct AuxiliaryHeads {
@@ -340,11 +368,14 @@ fn check(weights: &Auxiliary, backbone: &Backbone, options: &Options) -> Result<
     let whole = backbone.encoder.keeps_length();
     refuse(whole, POSITIONS, weights.positions, SHORTENED)?;
     refuse(whole, NEXT, weights.next, SHORTENED)?;
-    let reason = format!("{NOT_CAUSAL}. train.aux.masked predicts hidden tokens instead");
-    refuse(backbone.is_causal(), NEXT, weights.next, &reason)?;
+    let seen = not_causal(backbone, options);
+    let reason = seen.as_deref().unwrap_or_default();
+    let reason = format!("{reason}. train.aux.masked predicts hidden tokens instead");
+    refuse(seen.is_none(), NEXT, weights.next, &reason)?;
     refuse(whole, MASKED, weights.masked, SHORTENED)?;
-    let takes_more = backbone.embedding.takes_more();
-    refuse(takes_more, MASKED, weights.masked, NO_VECTOR)
+    let missing = no_vector(backbone, options);
+    let reason = missing.unwrap_or_default();
+    refuse(missing.is_none(), MASKED, weights.masked, reason)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::{
     DenseLabels, Encoded, Encoder, Error, Inputs, Mask, Model, Options, Packing, Parameters, Pass,
     Result, Shape, Tokens,
     context::{Geometry, ModelContext},
+    encoder::with_cls_last,
     error::require,
     layers::Embedding,
     options::{ChannelKind, NormKind, Pooling, Positions},
@@ -20,8 +21,8 @@ pub(crate) struct Backbone {
     pub(crate) towers: usize,
     max_length: usize,
     dtype: DType,
-    /// True if everything around the encoder hides later tokens from a token.
-    causal_around: bool,
+    /// The setting around the encoder by which a token sees later ones, if there is one.
+    sees_later: Option<&'static str>,
 }
 
 impl Backbone {
@@ -53,7 +54,7 @@ impl Backbone {
             cls,
             parameters.is_blank(),
         )?;
-        let encoder = model.build(&ModelContext {
+        let context = ModelContext {
             vb: vb.pp("encoder"),
             block: &options.block,
             model: &options.model,
@@ -70,11 +71,30 @@ impl Backbone {
             conditional: options.embed.positions == Positions::Conditional,
             layers: options.head.layers,
             own: model.own_options(),
-        })?;
-        let by_token = matches!(
-            options.block.ffn,
-            ChannelKind::Dense | ChannelKind::ProductKeys | ChannelKind::None
-        );
+        };
+        let mut encoder = model.build(&context)?;
+        if encoder.is_causal() {
+            encoder = with_cls_last(encoder, &context)?;
+        }
+        let sees_later = [
+            (cls, "head.pooling = cls"),
+            (
+                options.embed.positions == Positions::Conditional,
+                "embed.positions = conditional",
+            ),
+            (
+                options.block.ffn == ChannelKind::Switch,
+                "block.ffn = switch",
+            ),
+            (options.block.ffn == ChannelKind::Moe, "block.ffn = moe"),
+            (options.block.ffn == ChannelKind::Conv, "block.ffn = conv"),
+            (options.block.norm == NormKind::Batch, "block.norm = batch"),
+            (
+                options.block.norm == NormKind::BatchMasked,
+                "block.norm = batch_masked",
+            ),
+        ];
+        let sees_later = sees_later.into_iter().find(|(sees, _)| *sees);
         Ok(Self {
             embedding,
             encoder,
@@ -82,16 +102,19 @@ impl Backbone {
             towers: shape.towers,
             max_length: shape.max_length,
             dtype: vb.dtype(),
-            causal_around: by_token
-                && !cls
-                && options.embed.positions != Positions::Conditional
-                && !matches!(options.block.norm, NormKind::Batch | NormKind::BatchMasked),
+            sees_later: sees_later.map(|(_, setting)| setting),
         })
+    }
+
+    /// Returns the setting around the encoder, such as `block.ffn = conv`, by which a token sees
+    /// later ones. `None` if there is none.
+    pub(crate) fn sees_later(&self) -> Option<&'static str> {
+        self.sees_later
     }
 
     /// Returns whether no hidden state depends on later tokens.
     pub(crate) fn is_causal(&self) -> bool {
-        self.causal_around && self.encoder.is_causal()
+        self.sees_later.is_none() && self.encoder.is_causal()
     }
 
     /// Returns hidden states of one tower's sequences, in its pass; those of every block but the

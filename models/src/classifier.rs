@@ -212,6 +212,14 @@ impl Classifier {
         self.backbone.encoder.stops_gradients()
     }
 
+    /// Returns whether the head reads a state that sees the first token alone: the first one of a
+    /// causal model.
+    #[must_use]
+    pub fn reads_first_token_alone(&self) -> bool {
+        let reads_first = matches!(self.pool, Pool::First) && !self.backbone.cls;
+        reads_first && self.backbone.encoder.is_causal()
+    }
+
     /// Returns a description of the model's violation of the benchmark's rules. `None` if it keeps
     /// them.
     #[must_use]

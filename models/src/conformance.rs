@@ -16,7 +16,7 @@ mod subject;
 mod training;
 
 use self::{
-    causality::no_position_sees_what_follows_where_that_is_claimed,
+    causality::a_position_sees_what_follows_unless_the_model_is_causal,
     costs::{
         operations_are_those_counted, operations_grow_as_the_card_says, time_grows_as_the_card_says,
     },
@@ -35,7 +35,7 @@ use self::{
         gradients_are_finite_at_a_thousand_tokens, it_is_built_and_trained,
         kernels_and_composed_layers_agree_in_every_model,
         logits_are_finite_at_every_length_for_every_pooling,
-        logits_are_finite_up_to_the_longest_task,
+        logits_are_finite_up_to_the_longest_task, logits_depend_on_the_tokens_for_every_pooling,
         padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there,
         padding_changes_no_logit, products_are_those_that_can_be_rounded,
         the_seed_decides_every_bit,
@@ -199,11 +199,15 @@ pub const CHECKS: &[Check] = promises![
         padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there,
         a_row_of_padding_only_is_finite_and_has_finite_gradients
     ], FORWARD;
-    no_position_sees_what_follows_where_that_is_claimed: [
+    a_position_sees_what_follows_unless_the_model_is_causal: [
         padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there
     ], &["fn is_causal"];
     every_parameter_has_a_finite_gradient_that_is_not_zero:
         [a_row_of_padding_only_is_finite_and_has_finite_gradients], NEW;
+    logits_depend_on_the_tokens_for_every_pooling: [
+        every_parameter_has_a_finite_gradient_that_is_not_zero,
+        a_position_sees_what_follows_unless_the_model_is_causal
+    ], FORWARD;
     blocks_of_every_form_train_every_parameter:
         [every_parameter_has_a_finite_gradient_that_is_not_zero], NEW;
     two_towers_share_weights_but_not_masks:

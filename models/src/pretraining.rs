@@ -18,7 +18,7 @@ use candle_core::Tensor;
 
 use crate::{
     Model, Options, Parameters, Pass, Result,
-    auxiliary::{NO_VECTOR, NOT_CAUSAL, SHORTENED, hidden_token},
+    auxiliary::{SHORTENED, hidden_token, no_vector, not_causal},
     backbone::Backbone,
     error::require,
     inputs::{Inputs, Shape, Tokens},
@@ -97,7 +97,8 @@ impl TokenModel {
         let (vb, dim) = (parameters.builder().pp(DECODER), options.block.dim);
         let hides = match objective {
             Objective::Masked { share } => {
-                refuse(backbone.embedding.takes_more(), "none", NO_VECTOR)?;
+                let missing = no_vector(&backbone, options);
+                refuse(missing.is_none(), "none", missing.unwrap_or_default())?;
                 Some(Hides {
                     share,
                     token: hidden_token(&vb, dim)?,
@@ -107,7 +108,9 @@ impl TokenModel {
                 })
             }
             Objective::Next => {
-                refuse(backbone.is_causal(), "masked or none", NOT_CAUSAL)?;
+                let seen = not_causal(&backbone, options);
+                let reason = seen.as_deref().unwrap_or_default();
+                refuse(seen.is_none(), "masked or none", reason)?;
                 None
             }
         };

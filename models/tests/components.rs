@@ -10,6 +10,7 @@ use lra_models::{
     loss::{self, AuxLosses},
     mixers,
     options::{ChannelKind, Choice, Component, Layers, NormKind, NormPlace, Pooling, Positions},
+    params::Updates,
 };
 use serde_json::json;
 
@@ -310,11 +311,102 @@ fn combinations_without_a_meaning_are_refused() {
     );
 }
 
+/// Running statistics are of one depth: after many updates with the same weights and rows, an
+/// evaluation computes with them what training computes with the batch's own.
+#[test]
+fn blocks_that_share_weights_have_running_statistics_of_their_own() {
+    for name in [
+        "transformer",
+        "universal",
+        "mega",
+        "megalodon",
+        "chordmixer",
+        "seqboat",
+        "funnel",
+    ] {
+        let mut options = small(mixers::find(name).unwrap());
+        options.block.norm = NormKind::BatchMasked;
+        options.block.norm_momentum = 0.9;
+        (options.block.dropout, options.embed.dropout) = (0.0, 0.0);
+        options.block.attention_dropout = 0.0;
+        options.block.layers = 3;
+        options.block.share = true;
+        let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+        let model = mixers::find(name).unwrap();
+        let classifier = Classifier::new(model, &shape(), &options, &parameters).unwrap();
+        let inputs = inputs(&[23; 64], 23);
+        let logits = |train: bool| {
+            let updates = Updates::default();
+            let pass = Pass::new(train, RngKey::new(1, 0, 0)).with_updates(&updates);
+            let logits = classifier.forward(&inputs, &pass).unwrap();
+            updates.commit(&parameters).unwrap();
+            logits
+        };
+        for _ in 0..8 {
+            logits(true);
+        }
+        let apart = (logits(true) - logits(false)).unwrap().abs().unwrap();
+        let apart: f32 = apart.max_all().unwrap().to_scalar().unwrap();
+        assert!(apart < 0.02, "{name}: {apart}");
+    }
+}
+
+#[test]
+fn the_cls_token_of_a_causal_model_sees_all_tokens() {
+    for (name, option, value) in [
+        ("transformer", "attention", json!("causal")),
+        ("gru", "direction", json!("forward")),
+        ("s4d", "direction", json!("forward")),
+    ] {
+        let model = mixers::find(name).unwrap();
+        let mut options = small(model);
+        options.embed.positions = Positions::None;
+        options.head.pooling = Pooling::Cls;
+        options.model[option] = value;
+        let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+        let classifier = Classifier::new(model, &shape(), &options, &parameters).unwrap();
+        let logits = |last: u32| {
+            let ids = Tensor::new(&[[1u32, 2, 3, 4, last], [1, last, 0, 0, 0]], &Device::Cpu);
+            let mask = Tensor::new(&[[1f32; 5], [1.0, 1.0, 0.0, 0.0, 0.0]], &Device::Cpu);
+            let towers = vec![Tokens {
+                ids: ids.unwrap(),
+                mask: Some(mask.unwrap()),
+            }];
+            let pass = Pass::new(false, RngKey::new(1, 5, 0));
+            let logits = classifier.forward(&Inputs { towers }, &pass).unwrap();
+            logits.to_vec2::<f32>().unwrap()
+        };
+        for (seen, other) in logits(5).iter().zip(&logits(6)) {
+            assert_ne!(seen, other, "{name}");
+        }
+    }
+    for (name, pooling, alone) in [
+        ("gru", Pooling::First, true),
+        ("gru", Pooling::Mean, false),
+        ("gru", Pooling::Cls, false),
+        ("linear", Pooling::First, false),
+    ] {
+        let mut options = small(mixers::find(name).unwrap());
+        options.head.pooling = pooling;
+        let meta = Parameters::meta(&Device::Cpu, DType::F32);
+        let model = mixers::find(name).unwrap();
+        let classifier = Classifier::new(model, &shape(), &options, &meta).unwrap();
+        assert_eq!(classifier.reads_first_token_alone(), alone, "{name}");
+    }
+    let mut options = small(mixers::find("bag").unwrap());
+    options.head.pooling = Pooling::Cls;
+    let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+    let bag = mixers::find("bag").unwrap();
+    let error = Classifier::new(bag, &shape(), &options, &parameters).err();
+    let error = error.unwrap().to_string();
+    assert!(error.starts_with("head.pooling = cls"), "{error}");
+}
+
 /// Layers in which information only moves forward see the CLS token last. Positions that are
 /// marked within the encoder would be those of its neighbours.
 #[test]
 fn a_cls_token_that_moves_refuses_positions_marked_on_the_way() {
-    for name in ["transformer_xl", "compressive", "hierarchical"] {
+    for name in ["transformer_xl", "compressive", "hierarchical", "mamba"] {
         let model = mixers::find(name).unwrap();
         let built = |every_layer: bool, positions, pooling| {
             let mut options = small(model);

@@ -233,12 +233,6 @@ fn unread(model: &str, options: &Options, paths: &[String]) -> Vec<String> {
     if options.head.pooling != Pooling::Cls {
         return Vec::new();
     }
-    if ["gau", "flash", "hydra"].contains(&model) {
-        // Without positions the CLS token begins at zero, and so does its gate: only the classes'
-        // own numbers are left.
-        let rest = paths.iter().filter(|path| *path != "head.1.bias");
-        return rest.cloned().collect();
-    }
     if model == "b2s6" {
         // The walk from the front reads the CLS token alone, with a state of zeros before it.
         let last = format!("encoder.{}.mixer.forward.", options.block.layers - 1);

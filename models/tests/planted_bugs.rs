@@ -144,7 +144,7 @@ impl Mixer for Planted {
         let (batch, length, dim) = x.dims3()?;
         let valid = zero_padding(x, pass.mask())?;
         let around = match self.bug {
-            Bug::SeesTheFuture => valid.pad_with_zeros(1, 1, 1)?,
+            Bug::SeesTheFuture | Bug::HidesTheFront => valid.pad_with_zeros(1, 1, 1)?,
             _ => valid.pad_with_zeros(1, 2, 0)?,
         };
         let mut sum = around.narrow(1, 0, length)?;
@@ -205,6 +205,10 @@ impl Mixer for Planted {
                     .exp()?
                     .sqrt()?;
                 y.broadcast_mul(&(decay + 1.0)?)?
+            }
+            Bug::HidesTheFront => {
+                let behind = y.narrow(1, 1, length - 1)?;
+                behind.pad_with_zeros(1, 1, 0)?
             }
             // By kernels alone: composed layers of f64 do not.
             Bug::SeesTheFutureOfLongSequences if length > 64 && x.dtype() == DType::F32 => {
@@ -276,9 +280,13 @@ impl Mixer for Planted {
     }
 
     fn is_causal(&self) -> bool {
-        matches!(
+        !matches!(
             self.bug,
-            Bug::Nothing | Bug::SeesTheFuture | Bug::SeesTheFutureOfLongSequences
+            Bug::SaysNotThatItIsCausal
+                | Bug::HidesTheFront
+                | Bug::KeepsPairs
+                | Bug::IsQuadratic
+                | Bug::StatesLinearOperations
         )
     }
 
@@ -422,9 +430,12 @@ plant![
         "padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there" "fn forward",
     MeansOverPadding "padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_there"
         "fn forward",
-    SeesTheFuture "no_position_sees_what_follows_where_that_is_claimed" "fn is_causal",
-    SeesTheFutureOfLongSequences "no_position_sees_what_follows_where_that_is_claimed"
+    SeesTheFuture "a_position_sees_what_follows_unless_the_model_is_causal" "fn is_causal",
+    SeesTheFutureOfLongSequences "a_position_sees_what_follows_unless_the_model_is_causal"
         "fn is_causal",
+    SaysNotThatItIsCausal "a_position_sees_what_follows_unless_the_model_is_causal"
+        "fn is_causal",
+    HidesTheFront "logits_depend_on_the_tokens_for_every_pooling" "fn forward",
     Detaches "every_parameter_has_a_finite_gradient_that_is_not_zero" "\"gain\"",
     NeverUsesAWeight "every_parameter_has_a_finite_gradient_that_is_not_zero" "\"unused\"",
     ScalesAGradient "gradients_are_difference_quotients" "\"gain\"",

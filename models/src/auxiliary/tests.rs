@@ -6,7 +6,7 @@ use crate::{
     Classifier, Inputs, Mask, Parameters, RngKey,
     loss::{AuxLosses, cross_entropy},
     mixers,
-    options::{NormKind, Pooling},
+    options::{Input, NormKind, Pooling},
     testing::{check_layer, close, normal, parameters, shape},
 };
 
@@ -248,8 +248,14 @@ fn refusals_say_why_and_what_would_do() {
     );
     let mut pooled = causal();
     pooled.head.pooling = Pooling::Cls;
-    let front = refusal("transformer", &only("layers"), &pooled);
-    assert!(front.starts_with("model.attention = causal"), "{front}");
+    let pooled = refusal("transformer", &only("next"), &pooled);
+    assert!(pooled.contains("with head.pooling = cls, "), "{pooled}");
+    let scan = refusal("s4d", &only("next"), &options("s4d"));
+    assert!(scan.contains("unless model.direction = forward"), "{scan}");
+    let mut scalar = options("transformer");
+    scalar.embed.input = Input::Scalar;
+    let scalar = refusal("transformer", &only("masked"), &scalar);
+    assert!(scalar.contains("embed.input = scalar"), "{scalar}");
     for (name, change, expected) in [
         ("funnel", "", "positions"),
         ("hierarchical", "", "masked"),
@@ -268,7 +274,7 @@ fn refusals_say_why_and_what_would_do() {
             "power" => options.block.norm = NormKind::Power,
             "batch" => options.block.norm = NormKind::Batch,
             "batch_masked" => options.block.norm = NormKind::BatchMasked,
-            "complex" => options.embed.positions = crate::options::Positions::Complex,
+            "complex" => options.embed.positions = Positions::Complex,
             _ => {}
         }
         let error = refusal(name, &only(expected), &options);

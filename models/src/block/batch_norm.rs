@@ -66,8 +66,8 @@ impl BatchNorm {
         Ok(Self {
             weight: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
             bias: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
-            mean: vb.buffer(dim, "mean", Init::Const(0.0), mean)?,
-            variance: vb.buffer(dim, "variance", Init::Const(1.0), variance)?,
+            mean: vb.running(dim, "mean", Init::Const(0.0), mean)?,
+            variance: vb.running(dim, "variance", Init::Const(1.0), variance)?,
             epsilon: block.norm_epsilon,
             masked,
         })

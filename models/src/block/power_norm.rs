@@ -65,8 +65,8 @@ impl PowerNorm {
         Ok(Self {
             weight: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
             shift: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
-            power: vb.buffer(dim, "power", Init::Const(1.0), power)?,
-            correction: vb.buffer(dim, "correction", Init::Const(0.0), correction)?,
+            power: vb.running(dim, "power", Init::Const(1.0), power)?,
+            correction: vb.running(dim, "correction", Init::Const(0.0), correction)?,
             epsilon,
         })
     }

@@ -1,5 +1,4 @@
-//! Causality, where it is claimed ([`crate::Mixer::is_causal`]), tested by other tokens behind a
-//! position.
+//! Causality, as [`crate::Mixer::is_causal`] states it, tested by other tokens behind a position.
 
 use super::*;
 use crate::backbone::Backbone;
@@ -9,7 +8,11 @@ use crate::backbone::Backbone;
 fn forms(model: &'static Model) -> Vec<Options> {
     let mut forms = Vec::new();
     for (_, options) in variants(model) {
-        for (key, value) in [("causal", true.into()), ("attention", "causal".into())] {
+        for (key, value) in [
+            ("causal", true.into()),
+            ("attention", "causal".into()),
+            ("direction", "forward".into()),
+        ] {
             if !options.model[key].is_null() {
                 let mut causal = options.clone();
                 causal.model[key] = value;
@@ -21,20 +24,24 @@ fn forms(model: &'static Model) -> Vec<Options> {
     forms
 }
 
-/// Checks for a model that claims to be causal that no hidden state depends on a later token.
-pub(super) fn no_position_sees_what_follows_where_that_is_claimed(model: &'static Model) {
+const LENGTHS: [(usize, &[usize]); 3] = [(23, &[1, 8, 13, 22]), (70, &[33, 64]), (150, &[97])];
+
+/// Checks that no hidden state of a model that claims to be causal depends on a later token, and
+/// that some state of any other model does.
+pub(super) fn a_position_sees_what_follows_unless_the_model_is_causal(model: &'static Model) {
     for options in forms(model) {
         let mut options = by_rows(options);
         options.head.pooling = Pooling::Mean;
-        for (length, cuts) in [(23, &[1, 8, 13, 22][..]), (70, &[33, 64]), (150, &[97])] {
-            judge(model, &options, length, cuts);
+        for dtype in [DType::F32, DType::F64] {
+            judge(model, &options, dtype);
         }
     }
 }
 
-/// Checks the hidden states of `length` tokens, of which those from each of `cuts` on are changed.
-fn judge(model: &'static Model, options: &Options, length: usize, cuts: &[usize]) {
-    for dtype in [DType::F32, DType::F64] {
+/// Checks the hidden states of one form of a model.
+fn judge(model: &'static Model, options: &Options, dtype: DType) {
+    let mut blind = false;
+    for (length, cuts) in LENGTHS {
         let parameters = Parameters::new(SEED, &Device::Cpu, dtype);
         let backbone = match Backbone::new(model, &of_length(length), options, &parameters) {
             Ok(backbone) => backbone,
@@ -42,31 +49,22 @@ fn judge(model: &'static Model, options: &Options, length: usize, cuts: &[usize]
             Err(error) if error.is_of_options() => return,
             Err(error) => refuse(error),
         };
-        if !backbone.is_causal() {
-            return;
-        }
         shift_zeros(&parameters);
-        let [first, other] = [0, 3].map(|salt| tokens(&[length], length, salt));
-        let width = options.block.dim;
+        if !backbone.is_causal() {
+            // Rounding alone moves states of f32, and layers around a mixer may see what follows.
+            if dtype == DType::F32 || backbone.sees_later().is_some() {
+                return;
+            }
+            let moved = |cut| first_moved(&backbone, length, cut, options, &evaluation(), 1e-9);
+            if cuts.iter().any(|&cut| moved(cut) < cut) {
+                return;
+            }
+            blind = true;
+            continue;
+        }
         for pass in [training(1, 0), evaluation()] {
-            let states = |tokens: &Tokens| {
-                let (encoded, _) = backbone.encode(tokens, None, false, &pass).kept();
-                let hidden = encoded.hidden.to_dtype(DType::F64).kept();
-                hidden.flatten_all().kept().to_vec1::<f64>().kept()
-            };
-            let before = states(&first);
             for &cut in cuts {
-                let ids = [
-                    first.ids.narrow(1, 0, cut).kept(),
-                    other.ids.narrow(1, cut, length - cut).kept(),
-                ];
-                let after = states(&Tokens {
-                    ids: Tensor::cat(&ids, 1).kept(),
-                    mask: first.mask.clone(),
-                });
-                let mut pairs = before.iter().zip(&after);
-                let moved = pairs.position(|(a, b)| (a - b).abs() > 1e-4);
-                let moved = moved.map_or(length, |place| place / width);
+                let moved = first_moved(&backbone, length, cut, options, &pass, 1e-4);
                 assert!(
                     moved >= cut,
                     "{}: the hidden state at position {moved} of {length} changes with tokens from position {cut} on, but \
@@ -76,4 +74,40 @@ fn judge(model: &'static Model, options: &Options, length: usize, cuts: &[usize]
             }
         }
     }
+    assert!(
+        !blind,
+        "{}: no hidden state depends on what follows, but `is_causal` is false",
+        model.name
+    );
+}
+
+/// Returns the first position whose hidden state moves by more than `tolerance` if the tokens from
+/// `cut` on are others; `length` if there is none.
+fn first_moved(
+    backbone: &Backbone,
+    length: usize,
+    cut: usize,
+    options: &Options,
+    pass: &Pass,
+    tolerance: f64,
+) -> usize {
+    let [first, other] = [0, 3].map(|salt| tokens(&[length], length, salt));
+    let states = |tokens: &Tokens| {
+        let (encoded, _) = backbone.encode(tokens, None, false, pass).kept();
+        let hidden = encoded.hidden.to_dtype(DType::F64).kept();
+        hidden.flatten_all().kept().to_vec1::<f64>().kept()
+    };
+    let ids = [
+        first.ids.narrow(1, 0, cut).kept(),
+        other.ids.narrow(1, cut, length - cut).kept(),
+    ];
+    let after = states(&Tokens {
+        ids: Tensor::cat(&ids, 1).kept(),
+        mask: first.mask.clone(),
+    });
+    let before = states(&first);
+    let mut pairs = before.iter().zip(&after);
+    let moved = pairs.position(|(a, b)| (a - b).abs() > tolerance);
+    // A model with fewer states than positions has no place to compare.
+    moved.map_or(length, |place| place / options.block.dim)
 }

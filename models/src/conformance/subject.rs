@@ -112,6 +112,20 @@ pub(super) fn subject_of(
     subject
 }
 
+/// Returns a classifier, as [`subject`] does. `None` if the model refuses these options.
+pub(super) fn subject_unless_refused(
+    model: &Model,
+    shape: &Shape,
+    options: &Options,
+    seed: u64,
+) -> Option<Subject> {
+    let blank = Parameters::meta(&Device::Cpu, DType::F32);
+    match Classifier::new(model, shape, options, &blank) {
+        Err(error) if error.is_of_options() => None,
+        _ => Some(subject(model, shape, options, seed)),
+    }
+}
+
 /// Returns a classifier with its initial parameters.
 pub(super) fn initial(
     dtype: DType,

@@ -6,6 +6,7 @@
 //! ([`Residual::Reversible`]).
 
 mod both_ways;
+mod cls_last;
 mod reversible;
 
 use std::sync::Arc;
@@ -13,7 +14,10 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::Init;
 
-pub(crate) use self::both_ways::{Ways, blocks_both_ways};
+pub(crate) use self::{
+    both_ways::{Ways, blocks_both_ways},
+    cls_last::with_cls_last,
+};
 use crate::{
     LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},
@@ -148,7 +152,7 @@ fn blocks_around(context: &ModelContext, mixer: &MakeMixer) -> Result<Vec<Block>
     (0..block.layers)
         .map(|index| {
             // Blocks that share weights are built at one place.
-            let vb = context.vb.pp(if block.share { 0 } else { index });
+            let vb = context.vb.layer(index, block.share);
             let layer = LayerContext {
                 vb: vb.pp("mixer"),
                 shared: context.vb.clone(),

@@ -70,7 +70,7 @@ impl Scalar {
 
 impl Embedding {
     /// Creates parameters `tokens` (V, D) N(0, `token_std`²), or those of [`ComplexEmbedding`] or
-    /// of a linear map of the id; `cls` (1, D), zeros, if `cls`; and `positions` (slots, D)
+    /// of a linear map of the id; `cls` (1, D), if `cls`; and `positions` (slots, D)
     /// N(0, `position_std`²), if they are learned. `max_length` does not count the CLS slot. With
     /// `meta`, for a model that is never run, zeros that take no memory stand for the sines of
     /// positions.
@@ -109,7 +109,11 @@ impl Embedding {
             Positions::Sinusoid => Some(sinusoid(slots, dim, vb.dtype(), vb.device())?),
             Positions::Complex | Positions::Conditional | Positions::None => None,
         };
-        let cls = cls.then(|| table(1, "cls", Init::Const(0.0))).transpose()?;
+        let start = match positions {
+            Some(_) => Init::Const(0.0),
+            None => normal(options.token_std),
+        };
+        let cls = cls.then(|| table(1, "cls", start)).transpose()?;
         Ok(Self {
             tokens,
             cls,

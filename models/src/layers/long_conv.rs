@@ -54,6 +54,12 @@ impl LongConv {
         self.output.forward(&y, pass)
     }
 
+    /// Returns whether no kernel looks ahead.
+    #[must_use]
+    pub fn is_causal(&self) -> bool {
+        self.directions == 1
+    }
+
     /// Counts the operations for one sequence: transforms of twice the length, 5 n log₂ n for n
     /// numbers, and the output.
     #[must_use]

@@ -1,8 +1,7 @@
 //! Bag of tokens: no mixing at all. The baseline of every table.
 //!     y_i = x_i
 //! x, y (B, L, D). No position sees another; only pooling combines them. Accuracy that this model
-//! reaches needs no attention. With CLS pooling the CLS token sees nothing and the model can only
-//! guess: pool by mean, sum or max. Time O(1), memory O(1).
+//! reaches needs no attention. CLS pooling is refused, because the CLS token sees nothing. Time O(1), memory O(1).
 //!
 //! # Options
 //!
@@ -38,6 +37,15 @@ struct Bag;
 impl MixerModel for Bag {
     type Options = NoOptions;
 
+    fn check(_: &NoOptions, context: &ModelContext) -> Result<()> {
+        require(
+            !context.cls,
+            "head.pooling",
+            "cls",
+            "mean or another value: no token sees another, so the CLS token sees nothing",
+        )
+    }
+
     fn new(_: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self)
     }
@@ -46,6 +54,10 @@ impl MixerModel for Bag {
 impl Mixer for Bag {
     fn forward(&self, x: &Tensor, _pass: &Pass) -> Result<Tensor> {
         Ok(x.clone())
+    }
+
+    fn is_causal(&self) -> bool {
+        true
     }
 
     fn flops(&self, _length: usize) -> u64 {

@@ -100,8 +100,10 @@ fn build(context: &ModelContext, masks: bool) -> Result<Box<dyn Encoder>> {
         0 => hops,
         layers => layers,
     };
-    let layer = |layer| Layer::new(&context.vb.pp(layer), block, options.norm_after);
-    let layer = |index: usize| layer(if block.share { 0 } else { index });
+    let layer = |index| {
+        let vb = context.vb.layer(index, block.share);
+        Layer::new(&vb, block, options.norm_after)
+    };
     Ok(Box::new(ChordMixer {
         layers: (0..count).map(layer).collect::<Result<_>>()?,
         tracks: tracks(block.dim, options.track, hops + 1)?,

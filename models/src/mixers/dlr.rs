@@ -156,6 +156,10 @@ impl Mixer for Dlr {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.weight[0].dims()[0] == 1
+    }
+
     /// Counts the products with W and W_o, and transforms of twice the length.
     fn flops(&self, length: usize) -> u64 {
         let numbers = (length * self.d.elem_count()) as f64;

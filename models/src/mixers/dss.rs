@@ -265,6 +265,10 @@ impl Mixer for Dss {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.weight[0].dims()[0] == 1
+    }
+
     /// Counts the product with W_o and transforms of twice the length; not the kernels, which are
     /// made once for a batch.
     fn flops(&self, length: usize) -> u64 {

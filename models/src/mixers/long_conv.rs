@@ -124,6 +124,10 @@ impl Mixer for LongConvMixer {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.filter.is_causal()
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.filter.flops(length, self.kernel.dims()[0])
     }

@@ -96,7 +96,7 @@ impl MixerModel for Lru {
             options.gate != OutputGate::Half,
             "model.gate",
             "half",
-            "full or half_linear",
+            "full or half_linear: the authors gate y itself, not its activation",
         )
     }
 
@@ -158,6 +158,10 @@ impl Mixer for Lru {
 
     fn supports_varlen(&self) -> bool {
         true
+    }
+
+    fn is_causal(&self) -> bool {
+        self.c.re.dims()[1] == self.b.re.dims()[0]
     }
 
     fn flops(&self, length: usize) -> u64 {

@@ -130,6 +130,10 @@ impl Mixer for Rtf {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.filter.is_causal()
+    }
+
     fn flops(&self, length: usize) -> u64 {
         self.filter.flops(length, self.h0.dims()[1])
     }

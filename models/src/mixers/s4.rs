@@ -279,6 +279,10 @@ impl Mixer for S4 {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.filter.is_causal()
+    }
+
     /// Counts the product with W and transforms of twice the length; not the kernels, which are
     /// made once for a batch.
     fn flops(&self, length: usize) -> u64 {

@@ -249,6 +249,10 @@ impl Mixer for S5 {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.c.re.dims()[1] == self.b.re.dims()[0]
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let matrices = self.b.re.elem_count() + self.c.re.elem_count();
         // Real and imaginary parts, a multiply-add being two.

@@ -219,6 +219,10 @@ impl Mixer for SgConv {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.filter.is_causal()
+    }
+
     fn stops_gradients(&self) -> Option<&'static str> {
         Some("the length Z of each kernel is a constant")
     }

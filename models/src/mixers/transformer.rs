@@ -107,12 +107,6 @@ impl MixerModel for Transformer {
             "model.span",
             true,
             "false where block.residual = reversible, which forgets them",
-        )?;
-        require(
-            !context.cls || options.attention != Attention::Causal,
-            "model.attention",
-            "causal",
-            "another value with head.pooling = cls, whose token stands at the front and would see nothing",
         )
     }
 

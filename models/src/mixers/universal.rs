@@ -111,8 +111,10 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 }
 
 struct Universal {
-    /// A block for all steps, or one for each.
+    /// A block for each step.
     blocks: Vec<Block>,
+    /// True if all blocks have the same weights.
+    shared: bool,
     /// T.
     steps: usize,
     /// P, (slots, D): the embedding has added it before the first step.
@@ -166,10 +168,7 @@ impl Universal {
             positions: None,
             ..*context
         };
-        let mut blocks = encoder::residual_blocks(&repeated, transformer::mixer)?;
-        if own.share {
-            blocks.truncate(1);
-        }
+        let blocks = encoder::residual_blocks(&repeated, transformer::mixer)?;
         let learned = match options.step_embedding {
             StepEmbedding::Learned => {
                 let normal = Init::Randn {
@@ -191,6 +190,7 @@ impl Universal {
         };
         Ok(Self {
             blocks,
+            shared: own.share,
             steps,
             positions: context.positions.clone(),
             sines: options.step_embedding == StepEmbedding::Sinusoid,
@@ -233,9 +233,9 @@ impl Encoder for Universal {
         };
         for step in 0..self.steps {
             let x = self.marked(&state, marks.as_ref(), step)?;
-            let next = match &self.blocks[..] {
-                [block] => block.forward(&x, &pass.of_repetition(step))?,
-                blocks => blocks[step].forward(&x, pass)?,
+            let next = match self.shared {
+                true => self.blocks[step].forward(&x, &pass.of_repetition(step))?,
+                false => self.blocks[step].forward(&x, pass)?,
             };
             let (Some(halt), Some(before)) = (&self.halt, &progress) else {
                 state = next;
@@ -283,9 +283,10 @@ impl Encoder for Universal {
     fn flops(&self, length: usize) -> u64 {
         let halt = self.halt.as_ref();
         let halt = halt.map_or(0, |halt| halt.linear.flops(length));
-        // One block stands for all steps.
-        let steps = self.blocks.iter().cycle().take(self.steps);
-        let steps = steps.map(|block| block.flops(length).saturating_add(halt));
+        let steps = self
+            .blocks
+            .iter()
+            .map(|block| block.flops(length).saturating_add(halt));
         steps.fold(0, u64::saturating_add)
     }
 }

@@ -250,7 +250,7 @@ pub struct BlockOptions {
     #[option(default = Gate::None, component)]
     pub gate: Gate,
     /// Feed-forward networks to choose from, for ffn = switch and moe.
-    #[option(default = 4, range = int(1, 256))]
+    #[option(default = 4, range = int(2, 256))]
     pub experts: usize,
     /// Period of blocks with experts: with 2, every second block has them. If there are fewer
     /// blocks than that, the last one has them. The other blocks have one network.
@@ -262,10 +262,11 @@ pub struct BlockOptions {
     pub expert_capacity: f64,
     /// Sub-keys of each half of a query, for ffn = product_keys: the memory has as many values as
     /// their square. `expert_period` selects the blocks that have it.
-    #[option(default = 32, range = int(1, 4096))]
+    #[option(default = 32, range = int(2, 4096))]
     pub product_keys: usize,
-    /// Number of values that a head reads from this memory; at most `product_keys`.
-    #[option(default = 8, range = int(1, 4096))]
+    /// Number of values that a head reads from this memory; at most `product_keys`. A single value
+    /// would have the weight 1 whatever its key, so that keys would not learn.
+    #[option(default = 8, range = int(2, 4096))]
     pub product_top: usize,
     /// The feed-forward's non-linearity.
     #[option(default = Activation::Gelu, component)]
@@ -325,13 +326,16 @@ impl BlockOptions {
         self.qkv_dim / self.heads
     }
 
-    /// Returns whether the norm behind the last block keeps running statistics, which fit the
-    /// states of one depth only.
-    pub(crate) fn has_running_last_norm(&self) -> bool {
-        let runs = matches!(
+    /// Returns whether norms keep running statistics, which fit the states of one depth only.
+    pub(crate) fn has_running_norm(&self) -> bool {
+        matches!(
             self.norm,
             NormKind::Power | NormKind::Batch | NormKind::BatchMasked
-        );
-        runs && self.norm_place == NormPlace::Pre && self.last_norm
+        )
+    }
+
+    /// Returns whether the norm behind the last block keeps running statistics.
+    pub(crate) fn has_running_last_norm(&self) -> bool {
+        self.has_running_norm() && self.norm_place == NormPlace::Pre && self.last_norm
     }
 }

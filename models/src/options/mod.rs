@@ -73,17 +73,10 @@ impl Options {
                 "reversible",
                 "plain where block.ffn = switch or moe, whose losses need every block's state",
             ),
-            Residual::Reversible
-                if matches!(
-                    block.norm,
-                    NormKind::Power | NormKind::Batch | NormKind::BatchMasked
-                ) =>
-            {
-                refuse(
-                    "reversible",
-                    "plain where block.norm = power, batch or batch_masked, whose state is updated by the passes that are run again",
-                )
-            }
+            Residual::Reversible if block.has_running_norm() => refuse(
+                "reversible",
+                "plain where block.norm = power, batch or batch_masked, whose state is updated by the passes that are run again",
+            ),
             Residual::Reversible if block.share => {
                 refuse("reversible", "plain where block.share = true")
             }

@@ -12,6 +12,8 @@ use crate::{Result, rng::Stream};
 pub struct VarBuilder {
     parameters: Parameters,
     path: String,
+    /// Index of the layer among those that share its parameters.
+    repetition: usize,
 }
 
 impl VarBuilder {
@@ -19,6 +21,7 @@ impl VarBuilder {
         Self {
             parameters,
             path: String::new(),
+            repetition: 0,
         }
     }
 
@@ -29,6 +32,20 @@ impl VarBuilder {
         Self {
             parameters: self.parameters.clone(),
             path: self.join(&name.to_string()),
+            repetition: self.repetition,
+        }
+    }
+
+    /// Returns the builder of layer `index` of a stack. With `share` it creates the parameters of
+    /// layer 0, and running statistics ([`VarBuilder::running`]) of its own.
+    #[must_use]
+    pub fn layer(&self, index: usize, share: bool) -> Self {
+        match share {
+            true => Self {
+                repetition: index,
+                ..self.pp(0)
+            },
+            false => self.pp(index),
         }
     }
 
@@ -132,6 +149,24 @@ impl VarBuilder {
             self.parameters
                 .get_or_create(&path, shape.into(), Role::Buffer, Box::new(values))?;
         Ok(Buffer::new(path, value, commit))
+    }
+
+    /// Returns a buffer as [`VarBuilder::buffer`] does. Layers that share their parameters have one
+    /// each: running statistics are of the states of one depth.
+    ///
+    /// # Errors
+    /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
+    pub fn running(
+        &self,
+        shape: impl Into<Shape>,
+        name: &str,
+        init: Init,
+        commit: Commit,
+    ) -> Result<Buffer> {
+        match self.repetition {
+            0 => self.buffer(shape, name, init, commit),
+            depth => self.pp(depth).buffer(shape, name, init, commit),
+        }
     }
 
     fn join(&self, name: &str) -> String {

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     Classifier, RngKey, mixers,
-    options::{Pooling, Positions},
+    options::{Input, Pooling, Positions},
     testing::{check_layer, close, parameters, shape},
 };
 
@@ -221,19 +221,31 @@ fn what_cannot_predict_is_refused() {
             "performer",
             Objective::Next,
             |_| (),
-            "model.attention = causal",
+            "no option that makes it causal",
         ),
         (
             "transformer",
             Objective::Next,
             |it| it.model["attention"] = json!("fused"),
-            "sees the tokens",
+            "sees the tokens that it would predict, unless model.attention = causal",
         ),
         (
             "linear",
             MASKED,
             |it| it.embed.positions = Positions::Complex,
             "embed.positions",
+        ),
+        (
+            "linear",
+            MASKED,
+            |it| it.embed.input = Input::Scalar,
+            "embed.input = scalar",
+        ),
+        (
+            "gru",
+            Objective::Next,
+            |it| it.head.pooling = Pooling::Cls,
+            "with head.pooling = cls",
         ),
     ] {
         let error = refusal(name, objective, change).unwrap();

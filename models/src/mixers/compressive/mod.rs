@@ -41,7 +41,6 @@ use super::transformer_xl;
 use super::transformer_xl::Older;
 use super::transformer_xl::Recurrence;
 use super::transformer_xl::TAKES;
-use super::transformer_xl::with_cls_last;
 use crate::prelude::*;
 
 /// Loss of attention by the compression.
@@ -98,7 +97,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let stack = encoder::blocks(context, |layer| {
         Ok(Box::new(Compressive::new(layer, &options)?))
     })?;
-    with_cls_last(stack, context)
+    encoder::with_cls_last(stack, context)
 }
 
 struct Compressive {
@@ -297,6 +296,10 @@ impl Mixer for Compressive {
 
     fn supports(&self) -> Supports {
         TAKES
+    }
+
+    fn is_causal(&self) -> bool {
+        self.recurrence.causal
     }
 
     fn losses(&self) -> &'static [Loss] {

@@ -130,7 +130,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     )?;
     context.refuse_block_axes(REASON)?;
     let layer = |layer: usize| {
-        let vb = context.vb.pp(if block.share { 0 } else { layer });
+        let vb = context.vb.layer(layer, block.share);
         Layer::new(&vb, block, &options)
     };
     Ok(Box::new(Megalodon {

@@ -300,6 +300,10 @@ impl Mixer for S4d {
         true
     }
 
+    fn is_causal(&self) -> bool {
+        self.c.0.dims()[0] == 1
+    }
+
     /// Counts the product with W and the filters: 8 operations a complex mode, or transforms of
     /// twice the length.
     fn flops(&self, length: usize) -> u64 {

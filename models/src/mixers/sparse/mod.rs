@@ -156,6 +156,10 @@ impl Mixer for Sparse {
         Supports::ALL
     }
 
+    fn is_causal(&self) -> bool {
+        self.pattern.causal && !self.pattern.hub
+    }
+
     fn flops(&self, length: usize) -> u64 {
         let pairs = self
             .pattern

@@ -31,8 +31,6 @@
 //! pytorch/train.py:210-256). u and w begin N(0, 0.02²) there and here. The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
-mod cls;
-
 use std::ops::Range;
 
 use crate::{
@@ -40,8 +38,6 @@ use crate::{
     ops::attention::{BlockMask, QueryRange},
     prelude::*,
 };
-
-pub(super) use self::cls::with_cls_last;
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -83,7 +79,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let stack = encoder::blocks(context, |layer| {
         Ok(Box::new(Plain(Recurrence::new(layer, &options)?)))
     })?;
-    with_cls_last(stack, context)
+    encoder::with_cls_last(stack, context)
 }
 
 /// Attention whose memory holds positions alone.

@@ -1,10 +1,9 @@
 use candle_core::{Device, Var};
 use serde_json::{Value, json};
 
-use super::cls::ClsLast;
 use super::*;
 use crate::{
-    Encoded, Mask, Parameters, RngKey,
+    Mask, Parameters, RngKey,
     mask::zero_padding,
     mixers::transformer,
     ops::attention::testing::block_masks_meet_dense,
@@ -170,37 +169,4 @@ fn gradients_agree_with_differences() {
             zero_padding(&y.hidden, Some(&mask))
         });
     }
-}
-
-/// Adds to each position its number.
-struct Numbers;
-
-impl Encoder for Numbers {
-    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
-        let numbers = Tensor::arange(0.0, x.dim(1)? as f64, x.device())?;
-        Ok(Encoded {
-            hidden: x.broadcast_add(&numbers.reshape((1, (), 1))?)?,
-            mask: pass.mask().cloned(),
-        })
-    }
-
-    fn flops(&self, _: usize) -> u64 {
-        0
-    }
-}
-
-#[test]
-fn a_cls_token_runs_behind_the_last_real_token_and_comes_back() {
-    let x = normal("x", &[3, 9, 1]);
-    let numbers = |mask: Option<&Mask>| -> Vec<Vec<f64>> {
-        let encoder = ClsLast(Box::new(Numbers));
-        let hidden = encoder.forward(&x, &pass().with_mask(mask)).unwrap().hidden;
-        let added = (hidden - &x).unwrap().squeeze(2).unwrap();
-        let added = added.round().unwrap();
-        added.to_vec2().unwrap()
-    };
-    let whole = [8.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
-    assert_eq!(numbers(None), [whole; 3]);
-    let padded = [3.0, 0.0, 1.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0];
-    assert_eq!(numbers(Some(&mask()))[..2], [whole, padded]);
 }
