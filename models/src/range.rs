@@ -25,6 +25,8 @@ pub struct Range {
     max: f64,
     /// True if `max` itself is left out.
     below: bool,
+    /// True if 0 is a value, too: the option is off.
+    zero: bool,
 }
 
 impl Range {
@@ -37,6 +39,7 @@ impl Range {
             above: false,
             max: max as f64,
             below: false,
+            zero: false,
         }
     }
 
@@ -50,6 +53,7 @@ impl Range {
             above: false,
             max: 1.0,
             below: true,
+            zero: false,
         }
     }
 
@@ -62,6 +66,7 @@ impl Range {
             above: false,
             max: f64::MAX,
             below: false,
+            zero: false,
         }
     }
 
@@ -74,6 +79,21 @@ impl Range {
             above: true,
             max,
             below: true,
+            zero: false,
+        }
+    }
+
+    /// Builds the range of the option `key` of numbers from `min` to `max`, both included, and of 0,
+    /// which turns the option off.
+    #[must_use]
+    pub const fn zero_or(key: &'static str, min: f64, max: f64) -> Self {
+        Self {
+            key,
+            min,
+            above: false,
+            max,
+            below: false,
+            zero: true,
         }
     }
 
@@ -82,13 +102,16 @@ impl Range {
     pub fn contains(&self, number: f64) -> bool {
         let low = number > self.min || !self.above && number == self.min;
         let high = number < self.max || !self.below && number == self.max;
-        low && high
+        low && high || self.zero && number == 0.0
     }
 }
 
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let min = if self.above { "more than" } else { "at least" };
+        if self.zero {
+            f.write_str("0, or ")?;
+        }
         write!(f, "{min} {}", self.min)?;
         match (self.below, self.max == f64::MAX) {
             (_, true) => Ok(()),
@@ -224,5 +247,11 @@ mod tests {
             "at least 1 and at most 3"
         );
         assert_eq!(Range::not_negative("r").to_string(), "at least 0");
+        let off = Range::zero_or("c", 0.5, 2.0);
+        assert_eq!(
+            holds(off, &[-0.5, 0.0, 0.4, 0.5, 2.0, 2.1]),
+            [false, true, false, true, true, false]
+        );
+        assert_eq!(off.to_string(), "0, or at least 0.5 and at most 2");
     }
 }

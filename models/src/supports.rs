@@ -1,16 +1,12 @@
 //! Options for queries, keys and scores that a mixer supports.
 
-use crate::{
-    Result,
-    error::require,
-    options::{BlockOptions, PairBias},
-};
+use crate::{Result, error::require, options::BlockOptions};
 
 /// Options for queries, keys and scores that a mixer supports. A field is `Ok` for a supported
 /// option, and has the reason as its error otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Supports {
-    /// Support of `block.bias` and `block.soft_cap`.
+    /// Support of the options that change the scores of pairs, such as `block.bias`.
     pub scores: Result<(), &'static str>,
     /// Support of `block.rotary`.
     pub rotary: Result<(), &'static str>,
@@ -56,20 +52,11 @@ impl Supports {
                 _ => Ok(()),
             }
         };
-        refuse(
-            block.bias != PairBias::None,
-            self.scores,
-            "block.bias",
-            block.bias.to_string(),
-            "none",
-        )?;
-        refuse(
-            block.soft_cap > 0.0,
-            self.scores,
-            "block.soft_cap",
-            block.soft_cap.to_string(),
-            "0, as block.bias must be none",
-        )?;
+        for (key, value, off) in block.on_scores() {
+            if let Some(value) = value {
+                refuse(true, self.scores, key, value, off)?;
+            }
+        }
         refuse(
             block.rotary,
             self.rotary,

@@ -275,8 +275,14 @@ fn combinations_without_a_meaning_are_refused() {
         },
         "running statistics are of one layer",
     );
-    refused(|options| options.block.soft_cap = 1e-9, "0 for none");
-    refused(|options| options.block.soft_cap = 1e9, "0 for none");
+    refused(
+        |options| options.block.soft_cap = 1e-9,
+        "0, or at least 0.001",
+    );
+    refused(
+        |options| options.block.soft_cap = 1e9,
+        "0, or at least 0.001",
+    );
     refused(
         |options| {
             options.block.residual = Residual::Reversible;

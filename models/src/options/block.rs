@@ -312,7 +312,7 @@ pub struct BlockOptions {
     pub memory: usize,
     /// c, which bounds attention scores after all additions: c tanh(z / c); 0 for no bound (Gemma
     /// 2).
-    #[option(default = 0.0, range = not_negative, component = [
+    #[option(default = 0.0, range = zero_or(1e-3, 1e6), component = [
         Choice::new("0", "scores as they are"),
         Choice::new("50", "c tanh(z / c) with c = 50, or another number (Gemma 2)"),
     ])]
@@ -324,6 +324,17 @@ impl BlockOptions {
     #[must_use]
     pub fn head_dim(&self) -> usize {
         self.qkv_dim / self.heads
+    }
+
+    /// Returns the options that change the scores of pairs: the key of each, its value if it is on,
+    /// and the value that turns it off.
+    pub(crate) fn on_scores(&self) -> [(&'static str, Option<String>, &'static str); 2] {
+        let bias = (self.bias != PairBias::None).then(|| self.bias.to_string());
+        let soft_cap = (self.soft_cap > 0.0).then(|| self.soft_cap.to_string());
+        [
+            ("block.bias", bias, "none"),
+            ("block.soft_cap", soft_cap, "0"),
+        ]
     }
 
     /// Returns whether norms keep running statistics, which fit the states of one depth only.

@@ -50,12 +50,6 @@ impl Options {
             block.qkv_dim,
             format!("a multiple of block.heads = {}", block.heads),
         )?;
-        require(
-            block.soft_cap == 0.0 || (1e-3..=1e6).contains(&block.soft_cap),
-            "block.soft_cap",
-            block.soft_cap,
-            "0 for none, or from 0.001 to 1,000,000",
-        )?;
         self.check_block()
     }
 
