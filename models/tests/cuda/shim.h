@@ -4,9 +4,9 @@
 // What is checked beside the results:
 // - Address and undefined-behaviour sanitizer: every access, of global and of shared memory, which
 //   has exactly the declared size and begins as NaN.
-// - Thread sanitizer: every pair of accesses by two threads of a block, or of two blocks that follow
-//   each other, without a barrier between them. Fibres count as threads, and only barriers and
-//   __syncwarp order them; shuffles do not.
+// - Thread sanitizer: every pair of accesses by two threads of a grid without a barrier between
+//   them, but those by equal threads of blocks whose numbers differ by a multiple of 3. Fibres
+//   count as threads, and only barriers and __syncwarp order them; shuffles do not.
 // - Barriers that some threads never reach, or that threads reach in different lines; shuffles with
 //   a lane that is absent; grids, blocks and shared memory beyond what all targets have.
 // - launch() runs in the order that `order` says. Results that depend on it are faults.
@@ -136,8 +136,9 @@ struct SharedArray {
 
 /// All state of the shim.
 struct Device {
-    // Of the present block, and of its neighbours: accesses of one fibre have an order.
-    std::vector<std::unique_ptr<Fibre>> fibres, others;
+    // Of the present block and, for the thread sanitizer, of the last two: accesses of one fibre
+    // have an order.
+    std::vector<std::unique_ptr<Fibre>> fibres, last, before_last;
     Fibre main;
     Fibre* current = &main;
     std::function<void()> kernel;
@@ -152,7 +153,7 @@ struct Device {
     char launched = 0, finished = 0;
 
     ~Device() {
-        for (auto* all : {&fibres, &others})
+        for (auto* all : {&fibres, &last, &before_last})
             for (auto& fibre : *all) std::free(fibre->stack);
     }
 };
@@ -410,7 +411,8 @@ inline void run_block(dim3 block_index, size_t dynamic_bytes) {
     device.barriers = static_cast<Barriers*>(std::calloc(1, sizeof(Barriers)));
     device.garbage.push_back(device.barriers);
 #if defined(__SANITIZE_THREAD__)
-    std::swap(device.fibres, device.others);
+    std::swap(device.fibres, device.before_last);
+    std::swap(device.last, device.before_last);
     while (device.fibres.size() < device.size) add_fibre();
 #endif
     const dim3 block = device.block;
