@@ -10,8 +10,9 @@
 //! At first |λ|² is uniform between `r_min`² and `r_max`², the phase is uniform between 0 and
 //! `max_phase`, and γ = ln √(1 - |λ|²), which keeps the states at the size of a white-noise input.
 //! `direction = both` adds states that run from the end, with their own C (H, 2P), as in S5.
-//! `state` is P. `gate = half_linear`: out = y ⊙ σ(W dropout(f(y)) + b), W (H, H), as the paper has on
-//! Path-X.
+//! `state` is P. `gate = half`: out = z ⊙ σ(W z + b) with z = dropout(f(y)) and W (H, H), as the
+//! paper has on Path-X (appendix D.1: a GLU without one linear map, that of S5, which is
+//! lindermanlab/S5@3c18fdb:s5/layers.py:72-75); `half_linear`: y in place of the first z.
 //!
 //! # Padding
 //!
@@ -91,12 +92,6 @@ impl MixerModel for Lru {
             "model.r_max",
             options.r_max,
             format!("more than model.r_min = {} and less than 1", options.r_min),
-        )?;
-        require(
-            options.gate != OutputGate::Half,
-            "model.gate",
-            "half",
-            "full or half_linear: the authors gate y itself, not its activation",
         )
     }
 
