@@ -71,6 +71,13 @@ fn raw_files_are_official_data_and_are_verified_where_they_lie() {
         refused.contains("generated data is drawn here and reads no files"),
         "{refused}"
     );
+    let refused = place.fails(2, "data make toy --from .");
+    assert!(
+        refused.contains("the data of toy are drawn here"),
+        "{refused}"
+    );
+    let refused = place.fails(3, "check-task mine:");
+    assert!(refused.contains("no folder with a name"), "{refused}");
     let refused = place.fails(3, "data make pathx --from reviews");
     assert!(
         refused.contains("pathfinder128/curv_contour_length_14"),

@@ -45,7 +45,10 @@ pub fn request_from(
         Stdio::piped(),
         Stdio::piped(),
     );
-    let mut child = child.during(Class::Run, "starting a process to measure in")?;
+    let mut child = child.during(
+        Class::Run,
+        format_args!("starting {} to measure in", program.display()),
+    )?;
     child.feed(text.as_bytes());
     let streams = child
         .read()

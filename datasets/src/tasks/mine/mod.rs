@@ -126,8 +126,15 @@ pub fn open(name: &str) -> Result<&'static dyn Task> {
     static OPENED: Mutex<Vec<&'static Mine>> = Mutex::new(Vec::new());
     let name = full_name(name);
     let folder = PathBuf::from(&name[PREFIX.len()..]);
+    if folder.file_name().is_none() {
+        return Err(Error::File {
+            file: PathBuf::from(&name),
+            problem: "no folder with a name; write its path behind the colon, as in mine:birds"
+                .to_owned(),
+        });
+    }
     let is_plain = |c: char| !c.is_control() && c != char::REPLACEMENT_CHARACTER;
-    if !name.chars().all(is_plain) || folder.file_name().is_none() {
+    if !name.chars().all(is_plain) {
         return Err(Error::File {
             file: folder,
             problem: "a folder that is a task has a name of plain letters: rename it".to_owned(),

@@ -211,6 +211,12 @@ impl Chosen {
                     from.display()
                 )));
             }
+            (None, Some(from)) if !task.info().sources.contains(&Source::Official) => {
+                return Err(Error::usage(format!(
+                    "--from {}: the data of {name} are drawn here and read no files",
+                    from.display()
+                )));
+            }
             (None, Some(_)) => Source::Official,
             (Some(source), Some(from)) if source != Source::Official => {
                 return Err(Error::usage(format!(
