@@ -119,7 +119,7 @@ fn a_card_is_not_made_of_scores_that_have_changed() {
 #[test]
 fn a_whole_card_is_planned_and_says_what_the_block_adds() {
     let place = Place::new();
-    let output = place.lra(&format!("mini dlr --seeds 0 {TINY}"));
+    let output = place.lra(&format!("mini lstm --seeds 0 {TINY}"));
     let told = common::err(&output);
     assert!(output.status.success(), "{told}");
     // Data that are not there are told before anything runs, with a remedy.
@@ -133,7 +133,7 @@ fn a_whole_card_is_planned_and_says_what_the_block_adds() {
         "{told}"
     );
     for planned in [
-        "plan       dlr: ",
+        "plan       lstm: ",
         "           listops@64: 1 run, about ",
         "           learning rates: ",
         "           block of X-formers: 2 runs, about ",

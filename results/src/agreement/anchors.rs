@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn several_sources_count_as_their_mean_and_copies_once() {
         let average = |model: &str| Published::of(model).unwrap().average();
-        let transformer = [54.388, 58.766, 57.368, 59.246, 59.24];
-        let mean = transformer.iter().sum::<f64>() / 5.0;
+        let transformer = [54.388, 58.766, 57.368, 59.246, 55.832, 59.24];
+        let mean = transformer.iter().sum::<f64>() / 6.0;
         assert!((average("transformer") - mean).abs() < 1e-9);
         assert!((average("bigbird") - (55.012 + 59.054) / 2.0).abs() < 1e-9);
         assert_eq!(Published::of("bag"), None);

@@ -344,7 +344,11 @@ mod tests {
                 .filter(|other| other.alias == alias || other.key == alias);
             assert_eq!(holders.count(), 1, "{alias}");
             assert!(!source.title.is_empty(), "{alias}");
-            let known = ["https://arxiv.org/abs/", "https://github.com/"];
+            let known = [
+                "https://arxiv.org/abs/",
+                "https://github.com/",
+                "https://huggingface.co/",
+            ];
             assert!(known.iter().any(|it| source.url.starts_with(it)), "{alias}");
         }
     }
