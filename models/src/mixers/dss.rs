@@ -24,17 +24,20 @@
 //!
 //! # Departures
 //!
-//! The published code has no mask: padding, up to the longest sequence of the batch, enters the
-//! kernels and is in BatchNorm's statistics (ag1988/dss@777084e src/models/sequence/ss/s4.py,
-//! 102-125). The published softmax is over the padded length of the batch, so that the kernel of a
-//! sequence depends on its batch; N is in its place here. In the code of the softmax's figures each
-//! channel has two steps, alike at first, one for the real and one for the imaginary part of Λ
-//! (`sep_dt_re_im`, ag1988/dss@777084e configs/model/layer/dss.yaml:18; ag1988/dlr@580d854 has
-//! one); here it has one. By the configurations of both for this benchmark the layer looks back
-//! only and has no gate, out = W_o f(y) + b with W_o (H, H) (`bidirectional` and `postact`, lines 3
-//! and 5); here there are two directions, unless `direction = forward`, and a gate. The norms' ε is
-//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (BatchNorm1d, which its configurations
-//! for this benchmark have, src/models/nn/components.py:165).
+//! The shift of the softmax over positions has a gradient here; the published code holds it
+//! constant (ag1988/dlr@580d854:src/models/sequence/ss/standalone/dss.py:342-343), which matters
+//! once a pole has grown past 0. The published code has no mask: padding, up to the longest
+//! sequence of the batch, enters the kernels and is in BatchNorm's statistics (ag1988/dss@777084e
+//! src/models/sequence/ss/s4.py, 102-125). The published softmax is over the padded length of the
+//! batch, so that the kernel of a sequence depends on its batch; N is in its place here. In the
+//! code of the softmax's figures each channel has two steps, alike at first, one for the real and
+//! one for the imaginary part of Λ (`sep_dt_re_im`, ag1988/dss@777084e
+//! configs/model/layer/dss.yaml:18; ag1988/dlr@580d854 has one); here it has one. By the
+//! configurations of both for this benchmark the layer looks back only and has no gate, out = W_o
+//! f(y) + b with W_o (H, H) (`bidirectional` and `postact`, lines 3 and 5); here there are two
+//! directions, unless `direction = forward`, and a gate. The norms' ε is `block.norm_epsilon` =
+//! 1e-6, in the published code 1e-5 (BatchNorm1d, which its configurations for this benchmark have,
+//! src/models/nn/components.py:165).
 
 use crate::{
     hippo,

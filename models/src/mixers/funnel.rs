@@ -10,8 +10,8 @@
 //!
 //! # Options
 //!
-//! `stages` (3 in the paper's B4-4-4), at most one per layer, of nearly equal size, larger ones
-//! first. Hidden states have length L / 2^(stages - 1), and the head pools them.
+//! `stages` (3 in the paper's B4-4-4), at most one per layer: of n layers, layer i from 0 is in
+//! stage ⌊i · stages / n⌋. Hidden states have length L / 2^(stages - 1), and the head pools them.
 //!
 //! # Padding
 //!

@@ -24,7 +24,9 @@
 //!
 //! # Departures
 //!
-//! 1 - a² below 1e-8 counts as 1e-8 under the root; the published code bounds the root's slope. The
+//! W_r and W_i begin as in transformers; the authors' own code has ten times that deviation
+//! (google-deepmind/recurrentgemma@2efa84d:recurrentgemma/torch/layers.py:83, 124, 240). 1 - a²
+//! below 1e-8 counts as 1e-8 under the root; the published code bounds the root's slope. The
 //! feed-forward network begins Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases
 //! N(0, 1e-6²); in the cited file its weights begin N(0, 0.01/4), whose 4 is the taps of conv, and
 //! its biases as 0 (`_init_weights`, lines 551 and 584-587).

@@ -9,7 +9,7 @@
 //! # Options
 //!
 //! `segment` S, `memory` M, `causal`, `detach` and `untie` as in Transformer-XL; `compressed` C (0:
-//! S); `rate` c; `compression` f: `conv` of width and stride c, `mean` or `max` of c rows,
+//! S); `rate` c, at most S; `compression` f: `conv` of width and stride c, `mean` or `max` of c rows,
 //! `most_used`, the ⌈S/c⌉ rows with the largest mean attention from the last segment that had them
 //! in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv` (the
 //! paper does not specify its stack), or `none`, which is Transformer-XL. Loss `reconstruct`,

@@ -6,8 +6,8 @@
 //! ⌈L / S⌉ blocks, E width of a head; q, k, v (B, L, H, E), W (H, 2E, n of the largest length), P
 //! (B, H, n, n). Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Encoder only. A
 //! sorted key is a mixture of positions and has no position: `block.bias` by distance applies only
-//! to a block's own keys. Up to S tokens there is one block, and this is softmax attention; W then
-//! has no effect.
+//! to a block's own keys, and `block.soft_cap` is refused. Up to S tokens there is one block, and
+//! without `block.bias` and `block.memory` this is softmax attention; W then has no effect.
 //!
 //! # Options
 //!
@@ -122,8 +122,15 @@ struct Sorting {
 impl MixerModel for Sinkhorn {
     type Options = Options;
 
-    fn check(options: &Options, _: &ModelContext) -> Result<()> {
-        options.check()
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        options.check()?;
+        let soft_cap = context.block.soft_cap;
+        require(
+            soft_cap == 0.0,
+            "block.soft_cap",
+            soft_cap,
+            "0, because shares of sorted blocks are added to the scores, and a bound would change them",
+        )
     }
 
     fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
