@@ -54,9 +54,33 @@ pub fn marked(path: &Path) -> Result<Vec<String>> {
     Ok(names(&text).into_iter().map(str::to_owned).collect())
 }
 
-/// Returns the position of the marker, if it occurs exactly once.
+/// Returns the parts of a text in Markdown outside fenced code, each with its position.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut parts = Vec::new();
+    let (mut place, mut fence) = (0, None);
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        let mark = ["```", "~~~"]
+            .into_iter()
+            .find(|it| trimmed.starts_with(it));
+        match (fence, mark) {
+            (None, None) => parts.push((place, line)),
+            (None, Some(_)) => fence = mark,
+            (Some(open), Some(mark)) if open == mark => fence = None,
+            (Some(_), _) => {}
+        }
+        place += line.len();
+    }
+    parts
+}
+
+/// Returns the position of the marker, if it occurs exactly once outside fenced code.
 fn only(text: &str, marker: &str) -> Result<usize> {
-    let mut places = text.match_indices(marker).map(|(place, _)| place);
+    let parts = prose(text);
+    let mut places = parts.iter().flat_map(|(start, part)| {
+        let places = part.match_indices(marker);
+        places.map(move |(place, _)| start + place)
+    });
     match (places.next(), places.next()) {
         (Some(place), None) => Ok(place),
         (Some(_), Some(second)) => {
@@ -76,10 +100,11 @@ fn only(text: &str, marker: &str) -> Result<usize> {
     }
 }
 
-/// Returns the names that have an opening marker.
+/// Returns the names that have an opening marker outside fenced code.
 fn names(text: &str) -> Vec<&str> {
-    text.split("<!-- lra:")
-        .skip(1)
+    prose(text)
+        .into_iter()
+        .flat_map(|(_, part)| part.split("<!-- lra:").skip(1))
         .filter_map(|rest| rest.split_once(" -->"))
         .map(|(name, _)| name)
         .collect()
@@ -102,6 +127,16 @@ mod tests {
         assert!(filled.ends_with("<!-- lra:x -->\none\n<!-- /lra:x -->\n"));
         let emptied = splice(PAGE, "speed", "").unwrap();
         assert!(emptied.contains("<!-- lra:speed -->\n<!-- /lra:speed -->"));
+    }
+
+    #[test]
+    fn markers_in_fenced_code_are_examples() {
+        let example = "```sh\nprintf '<!-- lra:speed -->\\n<!-- /lra:speed -->\\n'\n```\n";
+        let page = format!("{example}{PAGE}");
+        let spliced = splice(&page, "speed", "new").unwrap();
+        assert_eq!(spliced, format!("{example}{}", PAGE.replace("old", "new")));
+        assert_eq!(names(&page), names(PAGE));
+        assert!(splice(example, "speed", "new").is_err());
     }
 
     #[test]

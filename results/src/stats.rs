@@ -38,7 +38,8 @@ impl Sample {
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let deviation = self.deviation.filter(|deviation| *deviation > 0.0)?;
         let freedom = self.count as u32 - 1;
-        let reach = t_quantile(0.5 + level / 2.0, freedom) * deviation / (self.count as f64).sqrt();
+        let reach = t_quantile(0.5 + level / 2.0, f64::from(freedom)) * deviation
+            / (self.count as f64).sqrt();
         Some((self.mean - reach, self.mean + reach))
     }
 }
@@ -77,7 +78,7 @@ impl Uncertainty {
 
     /// Returns the interval around a mean at a level such as 0.95, as far as it lies from 0 to 1.
     pub fn interval(&self, mean: f64, level: f64) -> (f64, f64) {
-        let reach = t_quantile(0.5 + level / 2.0, self.freedom) * self.error;
+        let reach = t_quantile(0.5 + level / 2.0, f64::from(self.freedom)) * self.error;
         ((mean - reach).max(0.0), (mean + reach).min(1.0))
     }
 }
@@ -158,8 +159,8 @@ pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
 }
 
 /// Returns the quantile of Student's distribution for a probability in (0, 1) and one or more
-/// degrees of freedom, by bisection of [`t_within`].
-pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
+/// degrees of freedom, which need not be whole, by bisection of [`t_within`].
+pub(crate) fn t_quantile(probability: f64, freedom: f64) -> f64 {
     let within = (2.0 * probability - 1.0).abs();
     let (mut low, mut high) = (0.0, 1.0);
     while t_within(high, freedom) < within && high < 1e12 {
@@ -176,14 +177,41 @@ pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
     if probability < 0.5 { -high } else { high }
 }
 
-/// Returns P(T <= t) for Student's T with one or more degrees of freedom.
-pub(crate) fn t_below(t: f64, freedom: u32) -> f64 {
+/// Returns P(T <= t) for Student's T with one or more degrees of freedom, which need not be whole.
+pub(crate) fn t_below(t: f64, freedom: f64) -> f64 {
     0.5 + 0.5 * t_within(t.abs(), freedom).copysign(t)
 }
 
-/// Returns P(|T| <= t) for Student's T: the finite series of Abramowitz and Stegun 26.7.3 (odd) and
-/// 26.7.4 (even).
-fn t_within(t: f64, freedom: u32) -> f64 {
+/// Returns P(|T| <= t) for Student's T.
+fn t_within(t: f64, freedom: f64) -> f64 {
+    match freedom.fract() == 0.0 {
+        true => t_within_series(t, freedom as u32),
+        false => t_within_integral(t, freedom),
+    }
+}
+
+/// Returns P(|T| <= t) at ν degrees of freedom by Simpson's rule: the integral of cos^(ν-1) up to
+/// atan(t/√ν), as a share of that up to π/2, which is √π/2 Γ(ν/2) / Γ((ν+1)/2).
+fn t_within_integral(t: f64, freedom: f64) -> f64 {
+    const STEPS: usize = 1_000;
+    // Beyond twelve standard deviations nothing is left, but at small ν, where π/2 is less.
+    let reach = (t / freedom.sqrt()).atan().min(12.0 / freedom.sqrt());
+    let width = reach / STEPS as f64;
+    let height = |step: usize| ((freedom - 1.0) * (step as f64 * width).cos().ln()).exp();
+    let weight = |step: usize| match step {
+        0 | STEPS => 1.0,
+        step if step % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    let sum: f64 = (0..=STEPS).map(|step| weight(step) * height(step)).sum();
+    let whole = libm::lgamma(0.5 * freedom) - libm::lgamma(0.5 * (freedom + 1.0));
+    let whole = 0.5 * std::f64::consts::PI.sqrt() * whole.exp();
+    (sum * width / 3.0 / whole).min(1.0)
+}
+
+/// Returns P(|T| <= t) at whole degrees of freedom: the finite series of Abramowitz and Stegun
+/// 26.7.3 (odd) and 26.7.4 (even).
+fn t_within_series(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
     let odd = freedom % 2 == 1;
@@ -268,13 +296,13 @@ mod tests {
     #[test]
     fn student_quantiles() {
         for (freedom, p975, p995) in [
-            (1, 12.7062, 63.6567),
-            (2, 4.30265, 9.92484),
-            (3, 3.18245, 5.84091),
-            (4, 2.77645, 4.60409),
-            (9, 2.26216, 3.24984),
-            (30, 2.04227, 2.75000),
-            (120, 1.97993, 2.61742),
+            (1.0, 12.7062, 63.6567),
+            (2.0, 4.30265, 9.92484),
+            (3.0, 3.18245, 5.84091),
+            (4.0, 2.77645, 4.60409),
+            (9.0, 2.26216, 3.24984),
+            (30.0, 2.04227, 2.75000),
+            (120.0, 1.97993, 2.61742),
         ] {
             near(t_quantile(0.975, freedom), p975, 1e-4);
             near(t_quantile(0.995, freedom), p995, 1e-4);
@@ -282,6 +310,20 @@ mod tests {
             near(t_below(p975, freedom), 0.975, 1e-6);
             near(t_below(-p995, freedom), 0.005, 1e-6);
         }
+    }
+
+    /// The integral agrees with the series where both are defined, and lies between its neighbours.
+    #[test]
+    fn degrees_of_freedom_need_not_be_whole() {
+        for freedom in [1, 2, 3, 7, 30, 250, 10_000] {
+            for t in [0.0, 0.1, 1.0, 2.5, 7.0, 60.0] {
+                let series = t_within_series(t, freedom);
+                near(t_within_integral(t, f64::from(freedom)), series, 1e-7);
+            }
+        }
+        let [two, more, three] = [2.0, 2.988, 3.0].map(|freedom| t_below(-4.96, freedom));
+        assert!(two > more && more > three, "{two} {more} {three}");
+        near(more, 0.0079, 1e-4);
     }
 
     #[test]

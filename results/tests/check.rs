@@ -1275,7 +1275,7 @@ fn equal_means_are_the_same_only_where_they_are_certain() {
     let unjudged = ("unjudged", "26.00 ±100.0".to_owned());
     assert_eq!(found(&wide, &pair(0.01, 0.51, 2_000, 2.4)), unjudged);
     let (word, words) = found(&wide, &pair(0.17, 0.36, 2_000, 2.4));
-    assert_eq!((word, words.as_str()), ("unjudged", "26.00 → 26.50 ±100.0"));
+    assert_eq!((word, words.as_str()), ("unjudged", "26.00 → 26.50 ±59.5"));
     let same = |shown: &str| ("same", shown.to_owned());
     assert_eq!(found(&wide, &wide), same("26.00"));
     let narrow = |loss: f64| pair(0.26, 0.26, 2_000_000, loss);

@@ -36,6 +36,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         found.unwrap_or(name).clone()
     };
     let asked = Selection {
+        without_flags: false,
         recipe: arguments.recipe.as_ref().map(spelt),
         set: arguments.assignments.clone(),
         protocol: arguments.protocol.clone(),

@@ -33,7 +33,7 @@ pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
 pub(crate) use self::scores::newest;
 pub use self::selection::{Selection, select};
-pub(crate) use self::selection::{changes, is_rate, mixed_cells};
+pub(crate) use self::selection::{changes, is_rate, mixed_cells, most_frequent_kind};
 pub use self::standing::{Ranked, RankedData, Ranking, Standing, TaskStanding};
 
 /// Name of the recipe of the small protocol.

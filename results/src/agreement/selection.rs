@@ -31,6 +31,8 @@ pub struct Selection {
     pub precision: Option<String>,
     /// The device; required if the runs have several.
     pub device: Option<String>,
+    /// True for a table that has no flags to choose by, so that errors advise another way.
+    pub without_flags: bool,
 }
 
 impl Selection {
@@ -43,6 +45,14 @@ impl Selection {
             _ => &None,
         };
         value.as_deref()
+    }
+
+    /// Returns the advice for runs of several kinds: to choose by `flag`, if there are flags.
+    fn advice(&self, flag: &str) -> String {
+        match self.without_flags {
+            true => "put those of one kind in a folder or a file of their own".to_owned(),
+            false => format!("choose by {flag}"),
+        }
     }
 }
 
@@ -68,7 +78,10 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
         let known = known.join(", ");
         return Err(refuse(match &asked.recipe {
             Some(recipe) => format!("no run is by the recipe {recipe}; there are runs by {known}"),
-            None => format!("runs by several recipes ({known}): choose one by --recipe"),
+            None => format!(
+                "runs by several recipes ({known}): {}",
+                asked.advice("--recipe")
+            ),
         }));
     };
     let of_recipe = || scored().filter(|it| it.recipe.name == recipe);
@@ -78,7 +91,8 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     if wanted.is_empty() && !sets.contains(&wanted) {
         let Some(only) = sets.pop_first().filter(|_| sets.is_empty()) else {
             return Err(refuse(format!(
-                "the runs by {recipe} have different changes: choose by --set, as the runs were given it"
+                "the runs by {recipe} have different changes: {}",
+                asked.advice("--set, as the runs were given it")
             )));
         };
         wanted = only;
@@ -104,9 +118,8 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
             ),
         }));
     }
-    let chosen = dimensions_apart().try_fold(chosen, |chosen, dimension| {
-        alike(chosen, dimension, asked.wanted(dimension.name))
-    })?;
+    let chosen =
+        dimensions_apart().try_fold(chosen, |chosen, dimension| alike(chosen, dimension, asked))?;
     refuse_mixed_cells(&chosen)?;
     Ok(chosen)
 }
@@ -153,23 +166,40 @@ pub(crate) fn mixed_cells<'a>(records: &[&'a Record]) -> Vec<(&'a str, String)> 
     mixed.map(reason).collect()
 }
 
+/// Returns the records with the most frequent value of every dimension that tables keep apart.
+pub(crate) fn most_frequent_kind(records: &[Record]) -> Vec<Record> {
+    let all: Vec<&Record> = records.iter().collect();
+    let kept = dimensions_apart().fold(all, |records, dimension| {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for record in &records {
+            *counts.entry((dimension.of)(record)).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let most = most.map(|(value, _)| value);
+        let is_it = |record: &&Record| most == Some((dimension.of)(record));
+        records.into_iter().filter(is_it).collect()
+    });
+    kept.into_iter().cloned().collect()
+}
+
 /// Returns the dimensions, other than the recipe, that tables keep apart.
 fn dimensions_apart() -> impl Iterator<Item = &'static Dimension> {
     let all = PROTOCOL.iter().chain(TRAINING);
     all.filter(|dimension| dimension.apart && dimension.name != "recipe")
 }
 
-/// Returns the records with the value `wanted` of a dimension, or all if they have the same value.
+/// Returns the records with the value of a dimension that is asked for, or all if they have the
+/// same value.
 fn alike<'a>(
     records: Vec<&'a Record>,
     dimension: &Dimension,
-    wanted: Option<&str>,
+    asked: &Selection,
 ) -> Result<Vec<&'a Record>> {
     let value = |record: &&Record| (dimension.of)(record);
     let values: BTreeSet<String> = records.iter().map(value).collect();
     let known = values.iter().cloned().collect::<Vec<_>>().join(", ");
     let name = dimension.name;
-    match wanted {
+    match asked.wanted(name) {
         Some(wanted) if values.contains(wanted) => {
             let is_wanted = |record: &&Record| value(record) == wanted;
             Ok(records.into_iter().filter(is_wanted).collect())
@@ -178,7 +208,8 @@ fn alike<'a>(
             "no run has the {name} {wanted}; there are runs with {known}"
         ))),
         None if values.len() > 1 => Err(refuse(format!(
-            "runs that differ in {name} ({known}): choose by --{name}"
+            "runs that differ in {name} ({known}): {}",
+            asked.advice(&format!("--{name}"))
         ))),
         None => Ok(records),
     }

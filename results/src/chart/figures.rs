@@ -144,20 +144,24 @@ pub fn curves(loaded: &Loaded, imported: &[Imported], unread: &mut Vec<String>) 
         if series.iter().any(|series| !series.band.is_empty()) {
             notes.insert(
                 0,
-                "Lines: means over the seeds. Bands: from the lowest seed to the highest."
+                "Lines: means over the seeds that reached a step. Bands: from the lowest seed to the highest."
                     .to_owned(),
             );
         }
         notes.extend(group.sharing());
         notes.extend(mixtures(&drawn));
         let others = of_others(&drawn, imported, &mut notes);
+        let baselines = [group.baselines(), others].concat();
+        if !baselines.is_empty() {
+            notes.push("Dashed lines: accuracies on the test split.".to_owned());
+        }
         charts.push(Chart {
             name: format!("curves-{}", slug(&group.title())),
             title: format!("{}: learning curves", group.title()),
             x: Axis::new("training steps", Scale::Linear),
             y: Axis::new("validation accuracy, %", Scale::Linear),
             series,
-            baselines: [group.baselines(), others].concat(),
+            baselines,
             notes,
         });
     }

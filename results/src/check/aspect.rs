@@ -191,7 +191,7 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     // Welch and Satterthwaite's degrees of freedom.
     let weight = |variance: f64, freedom: u32| variance.powi(2) / f64::from(freedom);
     let freedom = variance.powi(2) / (weight(var_a, a.freedom) + weight(var_b, b.freedom));
-    let freedom = freedom.clamp(1.0, f64::from(Uncertainty::MOST_FREEDOM)) as u32;
+    let freedom = freedom.clamp(1.0, f64::from(Uncertainty::MOST_FREEDOM));
     let share = t_below((is - was) / variance.sqrt(), freedom);
     let reach = 100.0 * t_quantile(0.5 + LEVEL / 2.0, freedom) * variance.sqrt();
     // No change of an accuracy is larger.

@@ -8,7 +8,7 @@ use crate::page::{Link, table_section};
 use crate::published::{self, TASKS, model_rank, task_name};
 use crate::record::Record;
 use crate::table::{Cell, Column, Row, Table};
-use crate::{card, tables};
+use crate::{agreement::most_frequent_kind, card, format::counted, tables};
 
 /// The heading of the page with every figure.
 const EVERY_FIGURE: &str = "All figures";
@@ -82,8 +82,17 @@ fn ranks(book: &Book) -> Option<Table> {
     if records.is_empty() {
         return None;
     }
-    let mut table = tables::ranks(&records);
-    table.title = "Small protocol: ranks, bits gained (accuracy)".to_owned();
+    // A run on another device or in another number format does not empty the table.
+    let kept = most_frequent_kind(&records);
+    let mut table = tables::ranks(&kept);
+    let title = table.title.replace("Ranks over all tasks; ", "");
+    table.title = format!("Small protocol: ranks, {title}");
+    if kept.len() < records.len() {
+        table.notes.push(format!(
+            "{} left out of another protocol, device or number format.",
+            counted((records.len() - kept.len()) as u64, "run")
+        ));
+    }
     link_models(book, &mut table, 1);
     Some(table)
 }

@@ -211,7 +211,7 @@ fn left_unsaid(pivot: &Pivot) -> Vec<String> {
     }
     if pivot.repeats > 0 {
         notes.push(format!(
-            "{} left out: the same seed was scored again later.",
+            "{} left out: of several runs of a seed, the latest one with a score counts.",
             counted(pivot.repeats as u64, "run")
         ));
     }

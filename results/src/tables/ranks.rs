@@ -49,7 +49,10 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     }
     let table = Table {
         name: "ranks".to_owned(),
-        title: "Ranks over all tasks; bits gained (accuracy)".to_owned(),
+        title: match ranking.measure {
+            Measure::Bits => "Ranks over all tasks; bits gained (accuracy)".to_owned(),
+            Measure::Accuracy => "Ranks over all tasks; test accuracy".to_owned(),
+        },
         unit: "%".to_owned(),
         notes: match refusal {
             Some(reason) => vec![format!("No ranks: {reason}.")],
@@ -97,6 +100,7 @@ fn chosen(records: &[Record]) -> Result<Vec<&Record>, String> {
     };
     let asked = Selection {
         recipe: Some(recipe.to_owned()),
+        without_flags: true,
         ..Selection::default()
     };
     let selected = select(records, &asked).map_err(|error| error.to_string())?;
