@@ -72,6 +72,12 @@ impl Plan {
             .collect();
         let count: usize = to_run.iter().map(Vec::len).sum();
         if count == 0 {
+            let known = self.stages.iter().map(Vec::len).sum();
+            lines.push(format!(
+                "on file    {}: {}, none to do",
+                self.model,
+                runs(known)
+            ));
             return Duration::ZERO;
         }
         let time = |cells: &[&Cell]| -> Duration {
