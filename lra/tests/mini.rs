@@ -47,6 +47,7 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
     let again = String::from_utf8(again.stdout).unwrap();
     assert!(again.contains("linear: rank"), "{again}");
     assert!(!told.contains("plan "), "{told}");
+    assert!(told.contains("on file    linear: "), "{told}");
     // Models with other settings are no table to rank in.
     let other = words.replace("train.steps=2", "train.steps=1");
     let other = place.ok(&format!("{other} --quiet"));

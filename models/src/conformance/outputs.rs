@@ -66,15 +66,17 @@ pub(super) fn gradients_are_finite_at_a_thousand_tokens(model: &'static Model) {
     }
 }
 
+const POOLINGS: [Pooling; 6] = [
+    Pooling::Cls,
+    Pooling::First,
+    Pooling::Mean,
+    Pooling::Sum,
+    Pooling::Max,
+    Pooling::Attention,
+];
+
 pub(super) fn logits_are_finite_at_every_length_for_every_pooling(model: &'static Model) {
-    for pooling in [
-        Pooling::Cls,
-        Pooling::First,
-        Pooling::Mean,
-        Pooling::Sum,
-        Pooling::Max,
-        Pooling::Attention,
-    ] {
+    for pooling in POOLINGS {
         let mut options = small(model);
         options.head.pooling = pooling;
         let short = [1, 2, 3, 5, 15, 16, 17, 31, 36, 37];
@@ -104,14 +106,7 @@ pub(super) fn logits_are_finite_at_every_length_for_every_pooling(model: &'stati
 /// Checks that other tokens give other logits after three updates of the initial parameters: a
 /// state that no token reaches, and one whose path to the tokens gets no gradient, stay the same.
 pub(super) fn logits_depend_on_the_tokens_for_every_pooling(model: &'static Model) {
-    for pooling in [
-        Pooling::Cls,
-        Pooling::First,
-        Pooling::Mean,
-        Pooling::Sum,
-        Pooling::Max,
-        Pooling::Attention,
-    ] {
+    for pooling in POOLINGS {
         let mut options = small(model);
         options.head.pooling = pooling;
         let parameters = Parameters::new(SEED, &Device::Cpu, DType::F64);

@@ -150,7 +150,7 @@ mod tests {
         testing::{close, normal},
     };
 
-    /// Adds to each position its number; the states before the last are those numbers alone.
+    /// Adds to each position its number. It has one state before the last, which is the same.
     struct Numbers;
 
     impl Encoder for Numbers {

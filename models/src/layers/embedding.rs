@@ -70,7 +70,8 @@ impl Scalar {
 
 impl Embedding {
     /// Creates parameters `tokens` (V, D) N(0, `token_std`²), or those of [`ComplexEmbedding`] or
-    /// of a linear map of the id; `cls` (1, D), if `cls`; and `positions` (slots, D)
+    /// of a linear map of the id; `cls` (1, D), if `cls`: zeros where a position vector
+    /// is added to it, N(0, `token_std`²) otherwise; and `positions` (slots, D)
     /// N(0, `position_std`²), if they are learned. `max_length` does not count the CLS slot. With
     /// `meta`, for a model that is never run, zeros that take no memory stand for the sines of
     /// positions.

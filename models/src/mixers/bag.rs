@@ -1,7 +1,8 @@
 //! Bag of tokens: no mixing at all. The baseline of every table.
 //!     y_i = x_i
 //! x, y (B, L, D). No position sees another; only pooling combines them. Accuracy that this model
-//! reaches needs no attention. CLS pooling is refused, because the CLS token sees nothing. Time O(1), memory O(1).
+//! reaches needs no attention. CLS pooling is refused, because the CLS token sees nothing. Time O(1),
+//! memory O(1).
 //!
 //! # Options
 //!

@@ -233,10 +233,11 @@ impl Encoder for Universal {
         };
         for step in 0..self.steps {
             let x = self.marked(&state, marks.as_ref(), step)?;
-            let next = match self.shared {
-                true => self.blocks[step].forward(&x, &pass.of_repetition(step))?,
-                false => self.blocks[step].forward(&x, pass)?,
+            let of_step = match self.shared {
+                true => pass.of_repetition(step),
+                false => *pass,
             };
+            let next = self.blocks[step].forward(&x, &of_step)?;
             let (Some(halt), Some(before)) = (&self.halt, &progress) else {
                 state = next;
                 continue;

@@ -85,8 +85,7 @@ fn ranks(book: &Book) -> Option<Table> {
     // A run on another device or in another number format does not empty the table.
     let kept = most_frequent_kind(&records);
     let mut table = tables::ranks(&kept);
-    let title = table.title.replace("Ranks over all tasks; ", "");
-    table.title = format!("Small protocol: ranks, {title}");
+    table.title = format!("Small protocol. {}", table.title);
     if kept.len() < records.len() {
         table.notes.push(format!(
             "{} left out of another protocol, device or number format.",

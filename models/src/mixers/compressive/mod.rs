@@ -9,9 +9,9 @@
 //! # Options
 //!
 //! `segment` S, `memory` M, `causal`, `detach` and `untie` as in Transformer-XL; `compressed` C (0:
-//! S); `rate` c, at most S; `compression` f: `conv` of width and stride c, `mean` or `max` of c rows,
-//! `most_used`, the ⌈S/c⌉ rows with the largest mean attention from the last segment that had them
-//! in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv` (the
+//! S); `rate` c, at most S; `compression` f: `conv` of width and stride c, `mean` or `max` of c
+//! rows, `most_used`, the ⌈S/c⌉ rows with the largest mean attention from the last segment that had
+//! them in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv` (the
 //! paper does not specify its stack), or `none`, which is Transformer-XL. Loss `reconstruct`,
 //! weight 1, in each layer whose f has weights: the mean over positions of the squared difference
 //! per channel between attention on o and attention on f(o), with scores without positions, from
