@@ -15,11 +15,11 @@ root=$(cd "$here/../../.." && pwd)
 out=$root/target/test-cuda
 compiler=${CXX:-g++}
 
-# Prints the flags of a build. Sanitizers name the lines of what they find.
+# Prints the flags of a build. Sanitizers name the lines of what they find; -g1 writes no more.
 flags() {
   case $1 in
-    address) echo "-g -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
-    thread) echo "-g -fsanitize=thread" ;;
+    address) echo "-g1 -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
+    thread) echo "-g1 -fsanitize=thread" ;;
     plain) ;;
   esac
 }
