@@ -65,6 +65,67 @@ pub fn exp<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), y)
 }
 
+/// Computes e^x - 1, within 3 units in the last place, for x between -87 and 88.
+#[inline(always)]
+pub fn exp_m1<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
+    // Near 0 by x (1 + x/2 (1 + x/3 (..))), since 1 has too few digits beside a small x.
+    let mut series = s.splat_f32s(1.0);
+    for n in (2..=9).rev() {
+        let term = s.mul_f32s(x, s.splat_f32s(1.0 / n as f32));
+        series = s.fma(term, series, s.splat_f32s(1.0));
+    }
+    let is_near = s.less_than_f32s(s.abs_f32s(x), s.splat_f32s(0.5));
+    let far = s.sub_f32s(exp(s, x), s.splat_f32s(1.0));
+    s.select_f32s(is_near, s.mul_f32s(x, series), far)
+}
+
+/// pi / 2 in three parts. Products of the first two with whole numbers below 2^11 are exact.
+const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_513e-4, 7.549_789_5e-8];
+/// sin r = r + r^3 p(r^2) and cos r = 1 - r^2 / 2 + r^4 p(r^2) for |r| <= pi / 4, highest powers
+/// first (Cephes library, `sinf` and `cosf`).
+const SIN: [f32; 3] = [-1.951_529_6e-4, 8.332_161e-3, -1.666_665_5e-1];
+const COS: [f32; 3] = [2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2];
+
+/// Computes (sin x, cos x), within 1.5e-7 for |x| below 3000.
+#[inline(always)]
+pub fn sin_cos<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
+    let quarters = s.mul_f32s(x, s.splat_f32s(std::f32::consts::FRAC_2_PI));
+    let rounded = s.add_f32s(quarters, s.splat_f32s(TO_INTEGER));
+    let n = s.sub_f32s(rounded, s.splat_f32s(TO_INTEGER));
+    let mut r = x;
+    for part in HALF_PI {
+        r = s.fma(n, s.splat_f32s(-part), r);
+    }
+    let square = s.mul_f32s(r, r);
+    let one = s.splat_f32s(1.0);
+    let p = s.fma(s.splat_f32s(SIN[0]), square, s.splat_f32s(SIN[1]));
+    let p = s.fma(p, square, s.splat_f32s(SIN[2]));
+    let sin = s.fma(s.mul_f32s(p, square), r, r);
+    let p = s.fma(s.splat_f32s(COS[0]), square, s.splat_f32s(COS[1]));
+    let p = s.fma(p, square, s.splat_f32s(COS[2]));
+    let p = s.fma(p, s.mul_f32s(square, square), one);
+    let cos = s.fma(square, s.splat_f32s(-0.5), p);
+    // The low two bits count the quarter turns: the lower one swaps sine and cosine, and the upper
+    // one changes the sign of the sine. That of the cosine changes one quarter earlier.
+    let bits = s.transmute_u32s_f32s(rounded);
+    let next = s.add_u32s(bits, s.splat_u32s(1));
+    let lowest = s.wrapping_dyn_shl_u32s(bits, s.splat_u32s(31));
+    let is_odd = s.transmute_f32s_u32s(s.or_u32s(lowest, s.transmute_u32s_f32s(one)));
+    let swaps = s.less_than_f32s(is_odd, s.splat_f32s(0.0));
+    (
+        signed(s, s.select_f32s(swaps, cos, sin), bits),
+        signed(s, s.select_f32s(swaps, sin, cos), next),
+    )
+}
+
+/// Computes -x where the second lowest bit is set, else x.
+#[inline(always)]
+fn signed<S: Lanes>(s: S, x: S::f32s, bits: S::u32s) -> S::f32s {
+    let sign = s.wrapping_dyn_shl_u32s(bits, s.splat_u32s(30));
+    let sign = s.and_u32s(sign, s.splat_u32s(1 << 31));
+    s.transmute_f32s_u32s(s.xor_u32s(s.transmute_u32s_f32s(x), sign))
+}
+
 /// Computes 1 / (1 + e^-x).
 #[inline(always)]
 pub fn sigmoid<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
@@ -147,6 +208,25 @@ mod tests {
         }
     }
 
+    struct ExpM1;
+    impl Unary for ExpM1 {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s {
+            exp_m1(s, x)
+        }
+    }
+    struct Sin;
+    impl Unary for Sin {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s {
+            sin_cos(s, x).0
+        }
+    }
+    struct Cos;
+    impl Unary for Cos {
+        fn at<S: Lanes>(&self, s: S, x: S::f32s) -> S::f32s {
+            sin_cos(s, x).1
+        }
+    }
+
     fn apply(isa: Isa, f: impl Unary, x: &[f32]) -> Vec<f32> {
         let mut y = vec![f32::NAN; x.len()];
         isa.run(Apply(x, &mut y, f));
@@ -176,6 +256,42 @@ mod tests {
             assert!(worst < 2.0, "{isa:?} exp {worst}");
             let worst = ulps(&x2, &apply(isa, Exp2, &x2), f64::exp2);
             assert!(worst < 2.0, "{isa:?} exp2 {worst}");
+        }
+    }
+
+    #[test]
+    fn exponentials_less_one_keep_the_digits_of_small_numbers() {
+        let small = (0..60).flat_map(|i| [1.0, -1.0].map(|sign| sign * 2f32.powi(-i)));
+        let x: Vec<f32> = (0..200_003)
+            .map(|i| -87.0 + 175.0 * i as f32 / 200_003.0)
+            .chain((0..20_003).map(|i| -1.0 + 2.0 * i as f32 / 20_003.0))
+            .chain(small)
+            .collect();
+        for isa in Isa::all() {
+            let worst = ulps(&x, &apply(isa, ExpM1, &x), f64::exp_m1);
+            assert!(worst < 3.0, "{isa:?} {worst}");
+        }
+    }
+
+    #[test]
+    fn sines_and_cosines_are_those_of_f64() {
+        let x: Vec<f32> = (0..400_003)
+            .map(|i| -3000.0 + 6000.0 * i as f32 / 400_003.0)
+            .chain((0..40_003).map(|i| -10.0 + 20.0 * i as f32 / 40_003.0))
+            .collect();
+        let error = |y: &[f32], truth: fn(f64) -> f64| {
+            let errors = x.iter().zip(y);
+            let errors = errors.map(|(x, y)| (f64::from(*y) - truth(f64::from(*x))).abs());
+            errors.fold(0.0, f64::max)
+        };
+        for isa in Isa::all() {
+            let (sin, cos) = (apply(isa, Sin, &x), apply(isa, Cos, &x));
+            let worst = [error(&sin, f64::sin), error(&cos, f64::cos)];
+            assert!(worst.iter().all(|it| *it < 1.5e-7), "{isa:?} {worst:?}");
+            // Small angles keep their digits.
+            let small: Vec<f32> = (1..40).map(|i| 2f32.powi(-i)).collect();
+            let worst = ulps(&small, &apply(isa, Sin, &small), f64::sin);
+            assert!(worst < 2.0, "{isa:?} {worst}");
         }
     }
 

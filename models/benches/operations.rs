@@ -137,15 +137,20 @@ fn scalar_memories(criterion: &mut Criterion) {
 }
 
 fn block_scans(criterion: &mut Criterion) {
-    let (row, bias) = ([4, 1024, 8, 16], [8, 16, 16]);
-    let shapes: [&[usize]; 5] = [&row, &row, &bias, &row, &row];
+    let shapes: [&[usize]; 5] = [
+        &[4, 1024, 8, 16],
+        &[4, 1024, 8, 16],
+        &[4, 1024, 8, 24],
+        &[16],
+        &[8, 16, 16],
+    ];
     case(criterion, "block scan, 8 states", &shapes, false, |x| {
         block_scan(&BlockScan {
-            decays: &x[0],
-            inputs: &x[1],
-            bias: &x[2],
-            outputs: &x[3],
-            values: &x[4],
+            values: &x[0],
+            steps: &x[1].sqr()?,
+            selection: &x[2],
+            rates: &x[3].sqr()?.neg()?,
+            bias: &x[4],
         })
     });
 }

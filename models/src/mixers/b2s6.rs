@@ -1,15 +1,16 @@
 //! B₂S₆, block-biased Mamba. Yu & Erichson, 2025, "Block-Biased Mamba for Long-Range Sequence
 //! Processing", arXiv:2505.09022.
-//!     of each block of P channels: δ_t = softplus(w·u_t + b),  B_t = W_B u_t 1ᵀ + B₀,  C_t = W_C u_t,  S_t = diag(e^(δ_t A)) S_(t-1) + δ_t B_t diag(u_t)
-//!     y_t = 2 Re(S_tᵀ C_t) + D ⊙ u_t, and the same from the end with weights of its own,  out = a ⊙ σ(g), [a, g] = W f(y) + c
+//!     in block j and channel i:  δ_ti = softplus(w_j·u_t + θ_i),  b_t = W_B u_t,  c_t = W_C u_t
+//!     s_ti = e^(δ_ti A) s_(t-1)i + A⁻¹ (e^(δ_ti A) - 1) (b_t + β_i) u_ti,  y_ti = 2 Re(c_t · s_ti) + D_i u_ti, and the same from the end with parameters of its own
+//!     out = a ⊙ σ(g), [a, g] = W f(y) + c
 //! B batch, L length, D' width in J blocks of P = D' / J channels, N/2 complex states of each
-//! channel, which represent pairs of conjugates; u, y, out (B, L, D'), δ (B, L, J), S and B_t (N/2,
-//! P) complex, A (J, N/2), w (J, P), b (J), W_B and W_C (J, N/2, P) complex, B₀ (J, N/2, P) complex,
-//! D (D'), W (2 D', D'). S6 of Mamba has one block, no B₀ and real states: the blocks make its
-//! selection depend on few channels each, and B₀ lets channels of one block differ. Time
-//! O(L·D'·(D' + N)), one position after the other; memory O(L·D'). The block has no feed-forward
-//! network. Settings of the authors: ListOps 8 layers of 128 channels, Text 6 of 256, Image 6 of
-//! 512, and smaller rates for w and b (`train.groups`).
+//! channel, which represent pairs of conjugates; u_t is the block's part (P); u, y, δ, out (B, L,
+//! D'), s, b_t and A (N/2) complex, c_t (N/2) real, w (J, P), θ (D'), W_B (J, N/2, P) complex, W_C
+//! (J, N/2, P), β (J, N/2, P) complex, D (D'), W (2 D', D'). S6 of Mamba has one block, no β and
+//! real states: the blocks make its selection depend on few channels each, and β lets channels of
+//! one block differ. Time O(L·D'·(D'/J + N)), one position after the other; memory O(L·D'). The
+//! block has no feed-forward network. Settings of the authors: 8 blocks; ListOps 8 layers of 128
+//! channels, Text 6 of 256, Image 6 of 512, and smaller rates for w and θ (`train.groups`).
 //!
 //! # Options
 //!
@@ -22,11 +23,12 @@
 //!
 //! # Departures
 //!
-//! No public code was found, and the paper's initial values could not be read: A begins as in
-//! S4D-Lin (-½ + iπm), B₀ as 1, D as N(0, 1) and b as softplus⁻¹ of numbers that are log-uniform
-//! between 0.001 and 0.1, all as in S4D; w is uniform within P^-½, real and imaginary parts of W_B
-//! and W_C are N(0, 1/(2P)), and W begins as PyTorch's linear layers. N is ours. The output with its
-//! gate is that of S4D. The norms' ε is `block.norm_epsilon` = 1e-6.
+//! The authors have published no code, and the paper's initial values could not be read: A begins
+//! as in S4D-Lin (-½ + iπm), β as 1, D as N(0, 1) and θ as softplus⁻¹ of numbers that are
+//! log-uniform between 0.001 and 0.1, all as in S4D; w is uniform within P^-½, real and imaginary
+//! parts of W_B, and W_C, are N(0, 1/(2P)), and W begins as PyTorch's linear layers. N is ours. The
+//! pairs of conjugates, two directions, and the output with its gate are those of S4D. The norms' ε
+//! is `block.norm_epsilon` = 1e-6.
 
 use crate::{
     layers::{BlockLinear, Direction, GluOutput, OutputGate, OutputInit, step_size},
@@ -155,15 +157,17 @@ impl Mixer for B2s6 {
 
 /// The states of one direction.
 struct Unit {
-    /// w and b.
+    /// w.
     step: BlockLinear,
-    /// W_B and W_C: real parts and imaginary parts of the one, then of the other.
+    /// θ (D').
+    step_bias: Tensor,
+    /// Real and imaginary parts of W_B, and W_C.
     selection: BlockLinear,
-    /// Real and imaginary part of B₀, (J, N, P).
+    /// Real and imaginary part of β, (J, N, P).
     bias: Tensor,
-    /// ln -Re A (J, N/2).
+    /// ln -Re A (N/2).
     log_a_real: Tensor,
-    /// Im A (J, N/2).
+    /// Im A (N/2).
     a_imag: Tensor,
     blocks: usize,
     /// N / 2.
@@ -182,26 +186,23 @@ impl Unit {
         };
         let (least, most) = (options.dt_min.ln(), options.dt_max.ln());
         let step = vb.pp("step");
-        step.get_with_values(blocks, "bias", Attributes::NO_DECAY, |stream| {
-            let steps = stream.uniform(1, blocks).into_iter();
+        let step_bias = step.get_with_values(dim, "bias", Attributes::NO_DECAY, |stream| {
+            let steps = stream.uniform(1, dim).into_iter();
             let steps = steps.map(|share| (least + (most - least) * share).exp());
             steps.map(inverse_softplus).collect()
         })?;
         let of_modes = |name: &str, value: &dyn Fn(usize) -> f64| {
-            let values = |_: &Stream| {
-                let values: Vec<f64> = (0..modes).map(value).collect();
-                values.repeat(blocks)
-            };
-            vb.get_with_values((blocks, modes), name, Attributes::NO_DECAY, values)
+            let values = |_: &Stream| (0..modes).map(value).collect();
+            vb.get_with_values(modes, name, Attributes::NO_DECAY, values)
         };
-        let zeros = Some(Init::Const(0.0));
         let (bias, half) = ((blocks, 2 * modes, width), modes * width);
         Ok(Self {
-            step: BlockLinear::between(&step, blocks, (width, 1), fan_in_uniform(width), zeros)?,
+            step: BlockLinear::between(&step, blocks, (width, 1), fan_in_uniform(width), None)?,
+            step_bias,
             selection: BlockLinear::between(
                 &vb.pp("selection"),
                 blocks,
-                (width, 4 * modes),
+                (width, 3 * modes),
                 normal,
                 None,
             )?,
@@ -216,30 +217,26 @@ impl Unit {
         })
     }
 
-    /// Returns 2 Re(Sᵀ C) (B, L, D') of u (B, L, D'); `valid` is (B, L, 1).
+    /// Returns 2 Re(c · s) (B, L, D') of u (B, L, D'); `valid` is (B, L, 1).
     fn forward(&self, u: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
         let (batch, length, dim) = u.dims3()?;
-        let step = softplus(&self.step.forward(u)?)?; // (B, L, J)
+        let by_block = (batch, length, self.blocks, self.width);
+        let step = self.step.forward(u)?.unsqueeze(3)?; // (B, L, J, 1)
+        let bias = self.step_bias.reshape((self.blocks, self.width))?;
+        let step = softplus(&step.broadcast_add(&bias)?)?;
         let step = match valid {
-            Some(valid) => step.broadcast_mul(valid)?,
+            Some(valid) => step.broadcast_mul(&valid.unsqueeze(3)?)?,
             None => step,
         };
-        let step = step.unsqueeze(3)?;
-        let size = step.broadcast_mul(&self.log_a_real.exp()?.neg()?)?.exp()?;
-        let angle = step.broadcast_mul(&self.a_imag)?;
-        let decays = cat(&[&(&size * angle.cos()?)?, &(&size * angle.sin()?)?], 3)?;
         let selection = self.selection.forward(u)?;
-        let selection = selection.reshape((batch, length, self.blocks, 4 * self.modes))?;
-        let half = |from: usize| selection.narrow(3, from, 2 * self.modes)?.contiguous();
-        let values = u.reshape((batch, length, self.blocks, self.width))?;
         let y = block_scan(&BlockScan {
-            decays: &decays,
-            inputs: &half(0)?,
+            values: &u.reshape(by_block)?,
+            steps: &step,
+            selection: &selection.reshape((batch, length, self.blocks, 3 * self.modes))?,
+            rates: &cat(&[&self.log_a_real.exp()?.neg()?, &self.a_imag], 0)?,
             bias: &self.bias,
-            outputs: &half(2 * self.modes)?.affine(2.0, 0.0)?,
-            values: &values.broadcast_mul(&step)?,
         })?;
-        Ok(y.reshape((batch, length, dim))?)
+        Ok(y.reshape((batch, length, dim))?.affine(2.0, 0.0)?)
     }
 
     fn flops(&self, length: usize) -> u64 {

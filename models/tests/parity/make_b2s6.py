@@ -1,5 +1,5 @@
-"""B2S6: a program of our own in float64, from the equations of arXiv:2505.09022, one position after the other, on each row's real part. No public
-code was found."""
+"""B2S6: a program of our own in float64, from sections 2 and 6 of arXiv:2505.09022 (Algorithm 2; zero-order hold, footnote 2), one position
+after the other, on each row's real part. The authors have published no code."""
 
 import torch
 from torch.nn.functional import gelu, pad, sigmoid, softplus
@@ -10,21 +10,21 @@ SOURCE = "equations, float64, one position after the other"
 
 
 def unit(params, at, u, options):
-    """2 Re(S C) of one direction."""
+    """2 Re(C S) of one direction."""
     blocks, modes = options["blocks"], options["state"] // 2
     width = u.shape[1] // blocks
     u = u.reshape(len(u), blocks, width)
-    rows = torch.einsum("ljp,jop->ljo", u, params[f"{at}.step.weight"])[..., 0]
-    step = softplus(rows + params[f"{at}.step.bias"])
-    b_re, b_im, c_re, c_im = torch.einsum("ljp,jop->ljo", u, params[f"{at}.selection.weight"]).split(modes, -1)
-    b, c = torch.complex(b_re, b_im), torch.complex(c_re, c_im)
+    rows = torch.einsum("ljp,jop->ljo", u, params[f"{at}.step.weight"])
+    step = softplus(rows + params[f"{at}.step.bias"].reshape(blocks, width))  # (L, J, P)
+    b_re, b_im, c = torch.einsum("ljp,jop->ljo", u, params[f"{at}.selection.weight"]).split(modes, -1)
     bias = torch.complex(*params[f"{at}.b"].split(modes, 1))  # (J, N/2, P)
     a = torch.complex(-params[f"{at}.log_a_real"].exp(), params[f"{at}.a_imag"])
     state, y = torch.zeros_like(bias), []
     for t in range(len(u)):
-        decay = (step[t][:, None] * a).exp()
-        state = decay[:, :, None] * state + step[t][:, None, None] * (b[t][:, :, None] + bias) * u[t][:, None]
-        y.append(2 * (c[t][:, :, None] * state).sum(1).real)
+        decay = (step[t][:, None] * a[:, None]).exp()  # (J, N/2, P)
+        written = (decay - 1) / a[:, None] * (torch.complex(b_re, b_im)[t][:, :, None] + bias)
+        state = decay * state + written * u[t][:, None]
+        y.append(2 * (c[t][:, :, None] * state.real).sum(1))
     return torch.stack(y).flatten(1)
 
 
@@ -48,11 +48,11 @@ def parameters(seed, dim, options):
 
     for name in ("forward", "backward")[: 2 if options["direction"] == "both" else 1]:
         add(f"{name}.step.weight", blocks, 1, width, scale=width**-0.5)
-        add(f"{name}.step.bias", blocks, scale=0.5, mean=-1.0)
-        add(f"{name}.selection.weight", blocks, 4 * modes, width, scale=0.5 * width**-0.5)
+        add(f"{name}.step.bias", dim, scale=0.5, mean=-1.0)
+        add(f"{name}.selection.weight", blocks, 3 * modes, width, scale=0.5 * width**-0.5)
         add(f"{name}.b", blocks, 2 * modes, width, scale=0.3)
-        add(f"{name}.log_a_real", blocks, modes, scale=0.4, mean=-0.7)
-        add(f"{name}.a_imag", blocks, modes, scale=3.0)
+        add(f"{name}.log_a_real", modes, scale=0.4, mean=-0.7)
+        add(f"{name}.a_imag", modes, scale=3.0)
     add("d", dim, scale=0.5)
     add("output.weight", 2 * dim, dim, scale=dim**-0.5)
     add("output.bias", 2 * dim, scale=0.3)

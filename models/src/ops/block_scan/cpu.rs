@@ -1,34 +1,39 @@
-//! The scan in main memory, in f32 and f64: sequences side by side, blocks and positions one after
-//! the other.
+//! The scan in main memory: blocks of sequences side by side, N states of a group of channels in
+//! registers, positions one after the other.
 //!
-//! The loops are plain, and compiled for each instruction set. With G_t = c̄_t dy_t + ā_(t+1)
-//! G_(t+1) the gradient of S_t as a whole, real part and imaginary part as in [`crate::ops::complex`]:
-//! da = Σ G S̄_(t-1) and dc̄ = Σ S dy over channels, db = Σ G v, dβ = Σ_t G v, dv = Re Σ_n Ḡ (b + β).
+//! States at the start of each tile of [`TILE`] positions are kept for the backward pass, which
+//! computes those within a tile again. With d = e^(δ a), f = (d - 1) / a, w = f (b + β) and G_t =
+//! (c_t dy_t, 0) + d̄_(t+1) G_(t+1) the gradient of s_t as a whole, a complex number as in
+//! [`crate::ops::complex`]: dv = Re(Ḡ w), dw = G v, df = dw (b̄ + β̄), db = dβ = dw f̄, the gradient
+//! of d is G s̄_(t-1) + df / ā, that of the exponent z = δ a is it times d̄, dδ = Re(dz ā), and da =
+//! δ dz - df f̄ / ā. dc = Re(s) dy.
 
-use candle_core::{Result, Shape, Tensor, WithDType};
+use candle_core::{Result, Shape, Tensor};
+use lra_cpu::buffers::{split_mut, sum_partials, unspecified};
 use lra_cpu::isa::Isa;
+use lra_cpu::math::{exp_m1, sin_cos};
+use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
-use crate::ops::dplr_scan::cpu::{add, dot};
 
 /// Positions between two that keep a state.
-const CHUNK: usize = 32;
+const TILE: usize = 32;
 
-/// Returns y (B, L, J, P) of a, b, β, c and v.
+/// Returns y (B, L, J, P) of v, δ, the selection, a and β.
 ///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
-pub(crate) fn block_scan<T: WithDType>(operands: [&Tensor; 5]) -> Result<Tensor> {
-    apply::<_, 5, T>(Scan, operands)
+pub(crate) fn block_scan(operands: [&Tensor; 5]) -> Result<Tensor> {
+    apply(Scan, operands)
 }
 
 struct Scan;
 
 /// Operands of the scan, and its sizes.
-struct Operands<'a, T> {
+struct Operands<'a> {
     batch: usize,
     length: usize,
     blocks: usize,
@@ -36,32 +41,36 @@ struct Operands<'a, T> {
     states: usize,
     /// P.
     width: usize,
-    a: &'a [T],
-    b: &'a [T],
-    bias: &'a [T],
-    c: &'a [T],
-    v: &'a [T],
+    values: &'a [f32],
+    steps: &'a [f32],
+    selection: &'a [f32],
+    rates: &'a [f32],
+    bias: &'a [f32],
 }
 
-impl<'a, T: WithDType> Operands<'a, T> {
-    fn new([a, b, bias, c, v]: &[View<'a, T>; 5]) -> Result<Self> {
-        let ((batch, length, blocks, row), width) = (a.shape.dims4()?, v.shape.dims4()?.3);
+impl<'a> Operands<'a> {
+    fn new([values, steps, selection, rates, bias]: &[View<'a>; 5]) -> Result<Self> {
+        let (batch, length, blocks, width) = values.shape.dims4()?;
         Ok(Self {
             batch,
             length,
             blocks,
-            states: row / 2,
+            states: rates.shape.dims1()? / 2,
             width,
-            a: a.data,
-            b: b.data,
+            values: values.data,
+            steps: steps.data,
+            selection: selection.data,
+            rates: rates.data,
             bias: bias.data,
-            c: c.data,
-            v: v.data,
         })
     }
 
-    fn is_empty(&self) -> bool {
-        self.batch * self.length * self.blocks * self.width == 0
+    /// Returns the number of blocks of all sequences.
+    fn tasks(&self) -> usize {
+        match self.length * self.width {
+            0 => 0,
+            _ => self.batch * self.blocks,
+        }
     }
 
     /// Returns the numbers of a block's states, (2 N, P).
@@ -69,280 +78,390 @@ impl<'a, T: WithDType> Operands<'a, T> {
         2 * self.states * self.width
     }
 
-    /// Returns the number of states that a block of a sequence keeps.
-    fn chunks(&self) -> usize {
-        self.length.div_ceil(CHUNK)
+    /// Returns the kept numbers of a task.
+    fn kept(&self) -> usize {
+        self.length.div_ceil(TILE) * self.state()
     }
 
-    /// Returns the row of a sequence, position and block.
+    /// Returns the row of a task's position.
     #[inline(always)]
-    fn row(&self, sequence: usize, t: usize, block: usize) -> usize {
+    fn row(&self, task: usize, t: usize) -> usize {
+        let (sequence, block) = (task / self.blocks, task % self.blocks);
         (sequence * self.length + t) * self.blocks + block
     }
 
-    /// Returns real and imaginary parts of a, b and c of a row.
+    /// Returns the real parts of b, its imaginary parts and c of a row.
     #[inline(always)]
-    fn of_states(&self, row: usize) -> [(&'a [T], &'a [T]); 3] {
-        let twice = 2 * self.states;
-        [self.a, self.b, self.c].map(|x| x[row * twice..][..twice].split_at(self.states))
+    fn selection(&self, row: usize) -> [&'a [f32]; 3] {
+        let numbers = &self.selection[row * 3 * self.states..][..3 * self.states];
+        let (re, rest) = numbers.split_at(self.states);
+        let (im, c) = rest.split_at(self.states);
+        [re, im, c]
     }
 
+    /// Returns β of a mode's channels from `first` on, real or imaginary part.
     #[inline(always)]
-    fn of_values(&self, row: usize) -> &'a [T] {
-        &self.v[row * self.width..][..self.width]
+    fn bias<S: Lanes>(&self, s: S, task: usize, row: usize, channels: (usize, usize)) -> S::f32s {
+        let place = (task % self.blocks) * self.state() + row * self.width + channels.0;
+        s.load(&self.bias[place..][..channels.1])
     }
+}
 
-    /// Returns β of a block, (2 N, P).
-    #[inline(always)]
-    fn bias(&self, block: usize) -> &'a [T] {
-        &self.bias[block * self.state()..][..self.state()]
+/// Groups of at most `lanes` of `width` channels: the first, and how many they are.
+fn groups(width: usize, lanes: usize) -> impl Iterator<Item = (usize, usize)> {
+    let starts = (0..width).step_by(lanes);
+    starts.map(move |first| (first, lanes.min(width - first)))
+}
+
+/// A complex number of each lane.
+#[derive(Clone, Copy)]
+struct C<S: Lanes>(S::f32s, S::f32s);
+
+/// Computes e^(δ a) - 1.
+#[inline(always)]
+fn grown<S: Lanes>(s: S, step: S::f32s, a: C<S>) -> C<S> {
+    let grown = exp_m1(s, s.mul_f32s(step, a.0));
+    // By half the angle, since 1 - cos y has few digits of a small y.
+    let angle = s.mul_f32s(step, s.mul_f32s(a.1, s.splat_f32s(0.5)));
+    let (sin, cos) = sin_cos(s, angle);
+    let twice = s.add_f32s(sin, sin);
+    let fall = s.mul_f32s(twice, sin);
+    let one = s.splat_f32s(1.0);
+    let size = s.add_f32s(grown, one);
+    // (e^x - 1) cos y - 2 sin²(y/2), with cos y = 1 - 2 sin²(y/2).
+    let re = s.sub_f32s(s.mul_f32s(grown, s.sub_f32s(one, fall)), fall);
+    C(re, s.mul_f32s(size, s.mul_f32s(twice, cos)))
+}
+
+/// Computes x y.
+#[inline(always)]
+fn mul<S: Lanes>(s: S, x: C<S>, y: C<S>) -> C<S> {
+    let minus = s.neg_f32s(x.1);
+    C(
+        s.fma(minus, y.1, s.mul_f32s(x.0, y.0)),
+        s.fma(x.1, y.0, s.mul_f32s(x.0, y.1)),
+    )
+}
+
+/// Computes x ȳ.
+#[inline(always)]
+fn mul_conjugate<S: Lanes>(s: S, x: C<S>, y: C<S>) -> C<S> {
+    mul(s, x, C(y.0, s.neg_f32s(y.1)))
+}
+
+/// Computes x + y.
+#[inline(always)]
+fn add<S: Lanes>(s: S, x: C<S>, y: C<S>) -> C<S> {
+    C(s.add_f32s(x.0, y.0), s.add_f32s(x.1, y.1))
+}
+
+/// Computes x + f y.
+#[inline(always)]
+fn fma<S: Lanes>(s: S, y: C<S>, f: S::f32s, x: C<S>) -> C<S> {
+    C(s.fma(y.0, f, x.0), s.fma(y.1, f, x.1))
+}
+
+/// Fills `rates` with the parts of each rate a, then with those of 1 / a, each (N).
+#[inline(always)]
+fn load_rates<S: Lanes>(s: S, of: &Operands, rates: &mut [S::f32s]) {
+    let states = of.states;
+    for mode in 0..states {
+        let (re, im) = (of.rates[mode], of.rates[states + mode]);
+        let square = re * re + im * im;
+        for (part, number) in [re, im, re / square, -im / square].into_iter().enumerate() {
+            rates[part * states + mode] = s.splat_f32s(number);
+        }
     }
+}
 
-    /// Moves `state` on by a position.
+/// Returns rate a of a mode, and 1 / a, from what [`load_rates`] has filled.
+#[inline(always)]
+fn rate<S: Lanes>(rates: &[S::f32s], mode: usize) -> (C<S>, C<S>) {
+    let states = rates.len() / 4;
+    (
+        C(rates[mode], rates[states + mode]),
+        C(rates[2 * states + mode], rates[3 * states + mode]),
+    )
+}
+
+/// The outputs of one block of a sequence.
+struct Forward<'a> {
+    of: &'a Operands<'a>,
+    task: usize,
+    /// (L, P).
+    y: &'a mut [f32],
+    /// (L / 32, 2 N, P); empty if no states are kept.
+    kept: &'a mut [f32],
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
     #[inline(always)]
-    fn advance(&self, row: usize, block: usize, state: &mut [T]) {
-        let [(a_re, a_im), (b_re, b_im), _] = self.of_states(row);
-        let (v, half) = (self.of_values(row), self.state() / 2);
-        let (re, im) = state.split_at_mut(half);
-        let (bias_re, bias_im) = self.bias(block).split_at(half);
-        for n in 0..self.states {
-            let line = n * self.width..(n + 1) * self.width;
-            let (re, im) = (&mut re[line.clone()], &mut im[line.clone()]);
-            let (bias_re, bias_im) = (&bias_re[line.clone()], &bias_im[line]);
-            for j in 0..self.width {
-                let (x, y) = (re[j], im[j]);
-                re[j] = (a_re[n] * x - a_im[n] * y) + (b_re[n] + bias_re[j]) * v[j];
-                im[j] = (a_re[n] * y + a_im[n] * x) + (b_im[n] + bias_im[j]) * v[j];
+    fn run<S: Lanes>(self, s: S) {
+        let (of, task, states) = (self.of, self.task, self.of.states);
+        let zero = s.splat_f32s(0.0);
+        let mut scratch = Scratch::unspecified(6 * states * S::F32_LANES);
+        let (rates, rest) = scratch.registers::<S>().split_at_mut(4 * states);
+        let (re, im) = rest.split_at_mut(states);
+        load_rates(s, of, rates);
+        for channels in groups(of.width, S::F32_LANES) {
+            let (first, count) = channels;
+            re.fill(zero);
+            im.fill(zero);
+            for t in 0..of.length {
+                if t % TILE == 0 && !self.kept.is_empty() {
+                    let place = t / TILE * of.state() + first;
+                    for (mode, part) in re.iter().chain(&*im).enumerate() {
+                        s.store(&mut self.kept[place + mode * of.width..][..count], *part);
+                    }
+                }
+                let row = of.row(task, t);
+                let step = s.load(&of.steps[row * of.width + first..][..count]);
+                let value = s.load(&of.values[row * of.width + first..][..count]);
+                let [b_re, b_im, c] = of.selection(row);
+                let mut y = zero;
+                for mode in 0..states {
+                    let (a, inverse) = rate::<S>(rates, mode);
+                    let grown = grown(s, step, a);
+                    let written = C(
+                        s.add_f32s(s.splat_f32s(b_re[mode]), of.bias(s, task, mode, channels)),
+                        s.add_f32s(
+                            s.splat_f32s(b_im[mode]),
+                            of.bias(s, task, states + mode, channels),
+                        ),
+                    );
+                    let written = mul(s, mul(s, grown, inverse), written);
+                    let state = C(re[mode], im[mode]);
+                    // d s = s + (d - 1) s.
+                    let moved = add(s, state, mul(s, grown, state));
+                    let state = fma(s, written, value, moved);
+                    (re[mode], im[mode]) = (state.0, state.1);
+                    y = s.fma(s.splat_f32s(c[mode]), state.0, y);
+                }
+                s.store(&mut self.y[t * of.width + first..][..count], y);
             }
         }
     }
 }
 
-impl<T: WithDType> CustomOp<5, T> for Scan {
-    const NAME: &'static str = "block scan";
-    /// The states before each chunk (B, J, L / 32, 2 N, P).
-    type Saved = Vec<T>;
+/// The gradients of one block of a sequence.
+struct Backward<'a> {
+    of: &'a Operands<'a>,
+    task: usize,
+    dy: &'a [f32],
+    kept: &'a [f32],
+    /// Those of v and δ (2, L, P).
+    of_rows: &'a mut [f32],
+    /// (L, 3 N), zeros.
+    dselection: &'a mut [f32],
+    /// (2 N), zeros.
+    drates: &'a mut [f32],
+    /// (2 N, P).
+    dbias: &'a mut [f32],
+}
 
-    fn forward(&self, operands: [View<T>; 5], _: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
-        let of = Operands::new(&operands)?;
-        let row = of.blocks * of.width;
-        let mut y = vec![T::zero(); of.batch * of.length * row];
-        let kept_of_one = of.blocks * of.chunks() * of.state();
-        let mut kept = vec![T::zero(); of.batch * kept_of_one];
-        if !of.is_empty() {
-            let isa = Isa::current();
-            let y = y.par_chunks_mut(of.length * row).enumerate();
-            let workspaces = Workspaces::new(of.batch, || vec![T::zero(); of.state()]);
-            y.zip(kept.par_chunks_mut(kept_of_one))
-                .for_each(|((sequence, y), kept)| {
-                    workspaces.lend(|state| {
-                        isa.run(Forward {
-                            of: &of,
-                            sequence,
-                            y,
-                            kept,
-                            state,
-                        });
-                    });
-                });
+impl Kernel for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, s: S) {
+        let (of, task, states) = (self.of, self.task, self.of.states);
+        let zero = s.splat_f32s(0.0);
+        let (dvalues, dsteps) = self.of_rows.split_at_mut(of.length * of.width);
+        let mut scratch = Scratch::unspecified((2 * TILE + 6) * 2 * states * S::F32_LANES);
+        let (rates, registers) = scratch.registers::<S>().split_at_mut(4 * states);
+        load_rates(s, of, rates);
+        // States before each position of a tile and behind the last, and each position's e^(δ a) - 1;
+        // then the gradients of the state, of β and of a.
+        let (state_at, rest) = registers.split_at_mut((TILE + 1) * 2 * states);
+        let (grown_at, rest) = rest.split_at_mut(TILE * 2 * states);
+        let (g, rest) = rest.split_at_mut(2 * states);
+        let (dbias, rest) = rest.split_at_mut(2 * states);
+        let drates = rest;
+        drates.fill(zero);
+        for channels in groups(of.width, S::F32_LANES) {
+            let (first, count) = channels;
+            g.fill(zero);
+            dbias.fill(zero);
+            for start in (0..of.length).step_by(TILE).rev() {
+                let positions = TILE.min(of.length - start);
+                let place = start / TILE * of.state() + first;
+                for (mode, part) in state_at[..2 * states].iter_mut().enumerate() {
+                    *part = s.load(&self.kept[place + mode * of.width..][..count]);
+                }
+                for local in 0..positions {
+                    let row = of.row(task, start + local);
+                    let step = s.load(&of.steps[row * of.width + first..][..count]);
+                    let value = s.load(&of.values[row * of.width + first..][..count]);
+                    let [b_re, b_im, _] = of.selection(row);
+                    let (before, behind) = state_at[local * 2 * states..].split_at_mut(2 * states);
+                    let grown_at = &mut grown_at[local * 2 * states..][..2 * states];
+                    for mode in 0..states {
+                        let (a, inverse) = rate::<S>(rates, mode);
+                        let grown = grown(s, step, a);
+                        (grown_at[mode], grown_at[states + mode]) = (grown.0, grown.1);
+                        let written = C(
+                            s.add_f32s(s.splat_f32s(b_re[mode]), of.bias(s, task, mode, channels)),
+                            s.add_f32s(
+                                s.splat_f32s(b_im[mode]),
+                                of.bias(s, task, states + mode, channels),
+                            ),
+                        );
+                        let written = mul(s, mul(s, grown, inverse), written);
+                        let state = C(before[mode], before[states + mode]);
+                        let moved = add(s, state, mul(s, grown, state));
+                        let state = fma(s, written, value, moved);
+                        (behind[mode], behind[states + mode]) = (state.0, state.1);
+                    }
+                }
+                for local in (0..positions).rev() {
+                    let t = start + local;
+                    let row = of.row(task, t);
+                    let step = s.load(&of.steps[row * of.width + first..][..count]);
+                    let value = s.load(&of.values[row * of.width + first..][..count]);
+                    let dy = s.load(&self.dy[row * of.width + first..][..count]);
+                    let [b_re, b_im, c] = of.selection(row);
+                    let (before, behind) = state_at[local * 2 * states..].split_at(2 * states);
+                    let grown_at = &grown_at[local * 2 * states..][..2 * states];
+                    let dselection = &mut self.dselection[t * 3 * states..][..3 * states];
+                    let (mut dvalue, mut dstep) = (zero, zero);
+                    for mode in 0..states {
+                        let (a, inverse) = rate::<S>(rates, mode);
+                        let grown = C(grown_at[mode], grown_at[states + mode]);
+                        dselection[2 * states + mode] +=
+                            s.reduce_sum_f32s(s.mul_f32s(dy, behind[mode]));
+                        let gradient =
+                            C(s.fma(s.splat_f32s(c[mode]), dy, g[mode]), g[states + mode]);
+                        let held = mul(s, grown, inverse);
+                        let written = C(
+                            s.add_f32s(s.splat_f32s(b_re[mode]), of.bias(s, task, mode, channels)),
+                            s.add_f32s(
+                                s.splat_f32s(b_im[mode]),
+                                of.bias(s, task, states + mode, channels),
+                            ),
+                        );
+                        // Re(Ḡ w).
+                        dvalue =
+                            s.add_f32s(dvalue, mul_conjugate(s, gradient, mul(s, held, written)).0);
+                        let through =
+                            C(s.mul_f32s(gradient.0, value), s.mul_f32s(gradient.1, value));
+                        let dwritten = mul_conjugate(s, through, held);
+                        dselection[mode] += s.reduce_sum_f32s(dwritten.0);
+                        dselection[states + mode] += s.reduce_sum_f32s(dwritten.1);
+                        dbias[mode] = s.add_f32s(dbias[mode], dwritten.0);
+                        dbias[states + mode] = s.add_f32s(dbias[states + mode], dwritten.1);
+                        // df / ā, which goes to d and, times -f̄, to a.
+                        let dheld = mul_conjugate(s, through, written);
+                        let dheld = mul_conjugate(s, dheld, inverse);
+                        let state = C(before[mode], before[states + mode]);
+                        let ddecay = add(s, mul_conjugate(s, gradient, state), dheld);
+                        let dpower = add(s, ddecay, mul_conjugate(s, ddecay, grown));
+                        dstep = s.add_f32s(dstep, mul_conjugate(s, dpower, a).0);
+                        let lost = mul_conjugate(s, dheld, held);
+                        let da = C(drates[mode], drates[states + mode]);
+                        let da = fma(s, dpower, step, da);
+                        drates[mode] = s.sub_f32s(da.0, lost.0);
+                        drates[states + mode] = s.sub_f32s(da.1, lost.1);
+                        let gradient = add(s, gradient, mul_conjugate(s, gradient, grown));
+                        (g[mode], g[states + mode]) = (gradient.0, gradient.1);
+                    }
+                    let at = t * of.width + first;
+                    s.store(&mut dvalues[at..][..count], dvalue);
+                    s.store(&mut dsteps[at..][..count], dstep);
+                }
+            }
+            for (mode, part) in dbias.iter().enumerate() {
+                s.store(&mut self.dbias[mode * of.width + first..][..count], *part);
+            }
         }
-        let shape = (of.batch, of.length, of.blocks, of.width);
-        Ok((y, shape.into(), kept))
+        for (sum, part) in self.drates.iter_mut().zip(&*drates) {
+            *sum = s.reduce_sum_f32s(*part);
+        }
+    }
+}
+
+impl CustomOp<5> for Scan {
+    const NAME: &'static str = "block scan";
+    /// The states before each tile (B, J, L / 32, 2 N, P).
+    type Saved = Vec<f32>;
+
+    fn forward(&self, operands: [View; 5], keeps: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
+        let of = Operands::new(&operands)?;
+        let (tasks, isa) = (of.tasks(), Isa::current());
+        let rows = of.length * of.width;
+        let mut y = unspecified(tasks * rows);
+        let mut kept = unspecified(if keeps { tasks * of.kept() } else { 0 });
+        let workspaces = Workspaces::new(tasks, || ());
+        let each = split_mut(&mut kept, of.kept(), tasks);
+        let each = each.into_par_iter().zip(split_mut(&mut y, rows, tasks));
+        each.enumerate().for_each(|(task, (kept, y))| {
+            let of = &of;
+            workspaces.lend(|()| isa.run(Forward { of, task, y, kept }));
+        });
+        let shape = operands[0].shape.clone();
+        Ok((by_position(&of, &y, of.width), shape, kept))
     }
 
     fn backward(
         &self,
-        operands: [View<T>; 5],
-        pass: BackwardPass<Vec<T>, 5, T>,
-    ) -> Result<[Gradient<T>; 5]> {
+        operands: [View; 5],
+        pass: BackwardPass<Vec<f32>, 5>,
+    ) -> Result<[Gradient; 5]> {
         let of = Operands::new(&operands)?;
-        let (row, width) = (2 * of.states * of.blocks, of.width * of.blocks);
-        // Gradients of a, b and c side by side, that of v, and those of β by sequence.
-        let mut of_states = vec![T::zero(); of.batch * of.length * 3 * row];
-        let mut dv = vec![T::zero(); of.batch * of.length * width];
-        let bias = of.blocks * of.state();
-        let mut biases = vec![T::zero(); of.batch * bias];
-        if !of.is_empty() {
-            let isa = Isa::current();
-            let of_states = of_states.par_chunks_mut(of.length * 3 * row).enumerate();
-            let workspaces = Workspaces::new(of.batch, || Scratch::new(&of));
-            of_states
-                .zip(dv.par_chunks_mut(of.length * width))
-                .zip(biases.par_chunks_mut(bias))
-                .for_each(|(((sequence, of_states), dv), bias)| {
-                    let task = Backward {
-                        of: &of,
-                        sequence,
-                        kept: &pass.saved,
-                        dy: pass.dy,
-                        of_states,
-                        dv,
-                        bias,
-                    };
-                    workspaces.lend(|scratch| isa.run(Gradients { task, scratch }));
-                });
-        }
-        let twice = 2 * of.states;
-        let part = |at: usize| -> Gradient<T> {
-            let rows = of_states.chunks_exact((3 * twice).max(1));
-            let rows = rows.flat_map(|row| &row[at * twice..][..twice]);
-            rows.copied().collect::<Vec<T>>().into()
+        let (tasks, isa, twice) = (of.tasks(), Isa::current(), 2 * of.states);
+        let (rows, selection) = (2 * of.length * of.width, of.length * 3 * of.states);
+        let mut of_rows = unspecified(tasks * rows);
+        let mut dselection = vec![0.0; tasks * selection];
+        let mut drates = vec![0.0; tasks * twice];
+        let mut dbias = vec![0.0; tasks * of.state()];
+        let workspaces = Workspaces::new(tasks, || ());
+        let each = split_mut(&mut of_rows, rows, tasks).into_par_iter();
+        let each = each.zip(split_mut(&mut dselection, selection, tasks));
+        let each = each.zip(split_mut(&mut drates, twice, tasks));
+        let each = each.zip(split_mut(&mut dbias, of.state(), tasks));
+        each.enumerate()
+            .for_each(|(task, (((of_rows, dselection), drates), dbias))| {
+                let task = Backward {
+                    of: &of,
+                    task,
+                    dy: pass.dy,
+                    kept: &pass.saved[task * of.kept()..][..of.kept()],
+                    of_rows,
+                    dselection,
+                    drates,
+                    dbias,
+                };
+                workspaces.lend(|()| isa.run(task));
+            });
+        let half = |from: usize| -> Vec<f32> {
+            let parts = of_rows
+                .chunks_exact((rows / 2).max(1))
+                .skip(from)
+                .step_by(2);
+            parts.flatten().copied().collect()
         };
-        let mut dbias = vec![T::zero(); bias];
-        for one in biases.chunks_exact(bias.max(1)) {
-            add(&mut dbias, T::one(), one);
-        }
-        Ok([part(0), part(1), dbias.into(), part(2), dv.into()])
+        let [dvalues, dsteps] = [0, 1].map(|from| by_position(&of, &half(from), of.width));
+        Ok([
+            dvalues.into(),
+            dsteps.into(),
+            by_position(&of, &dselection, 3 * of.states).into(),
+            sum_partials(&drates, twice).into(),
+            sum_partials(&dbias, of.blocks * of.state()).into(),
+        ])
     }
 }
 
-/// The outputs of one sequence.
-struct Forward<'a, T> {
-    of: &'a Operands<'a, T>,
-    sequence: usize,
-    /// (L, J, P).
-    y: &'a mut [T],
-    /// (J, L / 32, 2 N, P).
-    kept: &'a mut [T],
-    /// Working memory (2 N, P).
-    state: &'a mut [T],
-}
-
-impl<T: WithDType> Kernel for Forward<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Lanes>(self, _: S) {
-        let (of, size, state) = (self.of, self.of.state(), self.state);
-        for block in 0..of.blocks {
-            state.fill(T::zero());
-            for t in 0..of.length {
-                if t % CHUNK == 0 {
-                    let place = block * of.chunks() + t / CHUNK;
-                    self.kept[place * size..][..size].copy_from_slice(state);
-                }
-                let row = of.row(self.sequence, t, block);
-                of.advance(row, block, state);
-                let y = &mut self.y[(t * of.blocks + block) * of.width..][..of.width];
-                let [_, _, (c_re, c_im)] = of.of_states(row);
-                let (re, im) = state.split_at(size / 2);
-                let lines = re.chunks_exact(of.width).zip(im.chunks_exact(of.width));
-                for (n, (re, im)) in lines.enumerate() {
-                    add(y, c_re[n], re);
-                    add(y, T::zero() - c_im[n], im);
-                }
-            }
-        }
+/// Returns rows (B, J, L, `row`) as (B, L, J, `row`).
+fn by_position(of: &Operands, x: &[f32], row: usize) -> Vec<f32> {
+    if of.blocks == 1 {
+        return x.to_vec();
     }
-}
-
-/// The gradients of one sequence.
-struct Backward<'a, T> {
-    of: &'a Operands<'a, T>,
-    sequence: usize,
-    kept: &'a [T],
-    dy: &'a [T],
-    /// (L, J, 3, 2 N): those of a, b and c.
-    of_states: &'a mut [T],
-    /// (L, J, P).
-    dv: &'a mut [T],
-    /// (J, 2 N, P).
-    bias: &'a mut [T],
-}
-
-/// Working memory of a backward pass.
-struct Scratch<T> {
-    /// States before and behind each position of a chunk (33, 2 N, P).
-    states: Vec<T>,
-    /// Gradient of the state at hand (2 N, P).
-    gradient: Vec<T>,
-}
-
-impl<T: WithDType> Scratch<T> {
-    fn new(of: &Operands<T>) -> Self {
-        Self {
-            states: vec![T::zero(); (CHUNK + 1) * of.state()],
-            gradient: vec![T::zero(); of.state()],
-        }
-    }
-}
-
-/// The gradients of one sequence, and the memory to compute them in.
-struct Gradients<'a, T> {
-    task: Backward<'a, T>,
-    scratch: &'a mut Scratch<T>,
-}
-
-impl<T: WithDType> Kernel for Gradients<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Lanes>(self, _: S) {
-        let Self { mut task, scratch } = self;
-        let Scratch { states, gradient } = scratch;
-        let (of, size, sequence) = (task.of, task.of.state(), task.sequence);
-        for block in 0..of.blocks {
-            gradient.fill(T::zero());
-            for chunk in (0..of.chunks()).rev() {
-                let rows = chunk * CHUNK..of.length.min((chunk + 1) * CHUNK);
-                let place = (sequence * of.blocks + block) * of.chunks() + chunk;
-                states[..size].copy_from_slice(&task.kept[place * size..][..size]);
-                for (local, t) in rows.clone().enumerate() {
-                    let both = &mut states[local * size..][..2 * size];
-                    let (before, behind) = both.split_at_mut(size);
-                    behind.copy_from_slice(before);
-                    of.advance(of.row(sequence, t, block), block, behind);
-                }
-                for t in rows.rev() {
-                    let both = &states[t % CHUNK * size..][..2 * size];
-                    task.step(block, t, both, gradient);
-                }
-            }
-        }
-    }
-}
-
-impl<T: WithDType> Backward<'_, T> {
-    /// Moves the gradient of the state from behind position t to before it; `states` are those
-    /// before and behind it.
-    #[inline(always)]
-    fn step(&mut self, block: usize, t: usize, states: &[T], gradient: &mut [T]) {
-        let of = self.of;
-        let (width, count, half) = (of.width, of.states, of.state() / 2);
-        let row = of.row(self.sequence, t, block);
-        let [(a_re, a_im), (b_re, b_im), (c_re, c_im)] = of.of_states(row);
-        let (v, dy) = (of.of_values(row), &self.dy[row * width..][..width]);
-        let (before, behind) = states.split_at(2 * half);
-        let own = t * of.blocks + block;
-        let sums = &mut self.of_states[own * 6 * count..][..6 * count];
-        let dv = &mut self.dv[own * width..][..width];
-        let dbias = &mut self.bias[block * of.state()..][..2 * half];
-        let bias = of.bias(block);
-        let (g_re, g_im) = gradient.split_at_mut(half);
-        let minus = |x: T| T::zero() - x;
-        for n in 0..count {
-            let (re, im) = (
-                n * width..(n + 1) * width,
-                n * width + half..(n + 1) * width + half,
-            );
-            let (g_re, g_im) = (&mut g_re[re.clone()], &mut g_im[re.clone()]);
-            add(g_re, c_re[n], dy);
-            add(g_im, minus(c_im[n]), dy);
-            let (s_re, s_im) = (&before[re.clone()], &before[im.clone()]);
-            sums[n] = dot(g_re, s_re) + dot(g_im, s_im);
-            sums[count + n] = dot(g_im, s_re) - dot(g_re, s_im);
-            sums[2 * count + n] = dot(g_re, v);
-            sums[3 * count + n] = dot(g_im, v);
-            sums[4 * count + n] = dot(&behind[re.clone()], dy);
-            sums[5 * count + n] = minus(dot(&behind[im.clone()], dy));
-            for j in 0..width {
-                let (x, y) = (g_re[j], g_im[j]);
-                dv[j] += x * (b_re[n] + bias[re.start + j]) + y * (b_im[n] + bias[im.start + j]);
-                dbias[re.start + j] += x * v[j];
-                dbias[im.start + j] += y * v[j];
-                g_re[j] = a_re[n] * x + a_im[n] * y;
-                g_im[j] = a_re[n] * y - a_im[n] * x;
-            }
-        }
-    }
+    let rows = of.batch * of.length * of.blocks;
+    let places = (0..rows).flat_map(|place| {
+        let (position, block) = (place / of.blocks, place % of.blocks);
+        let (sequence, t) = (position / of.length, position % of.length);
+        &x[((sequence * of.blocks + block) * of.length + t) * row..][..row]
+    });
+    places.copied().collect()
 }
