@@ -15,7 +15,10 @@ use candle_nn::Init;
 
 use crate::{
     LayerContext, Result, VarBuilder,
-    ops::attention::{AttentionOptions, RelativeScores},
+    ops::{
+        activation::softplus,
+        attention::{AttentionOptions, RelativeScores},
+    },
     options::BlockOptions,
     params::{Attributes, inverse_softplus},
 };
@@ -134,7 +137,6 @@ impl ByDistance {
             ),
             Self::Gauss { width, offset } => {
                 let squares = (-reach..=reach).map(|d| (d * d) as f64).collect();
-                let softplus = |x: &Tensor| x.exp()?.affine(1.0, 1.0)?.log();
                 let sum = outer(&softplus(width)?, squares)?;
                 let sum = sum.broadcast_sub(&softplus(offset)?.unsqueeze(1)?)?;
                 Ok(sum.abs()?.neg()?)

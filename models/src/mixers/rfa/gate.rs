@@ -4,7 +4,11 @@
 //! memory O(L·C + L/C·F·V).
 
 use crate::{
-    ops::{ScanOptions, activation::sigmoid, exact_matmul},
+    ops::{
+        ScanOptions,
+        activation::{sigmoid, softplus},
+        exact_matmul,
+    },
     prelude::*,
 };
 
@@ -21,11 +25,8 @@ pub(super) fn sums(
     (scores, valid): (&Tensor, &Tensor),
     reverse: bool,
 ) -> Result<Tensor> {
-    // ln g = -ln(1 + exp(-score)), in a form that cannot overflow.
-    let small = scores.abs()?.neg()?.exp()?.affine(1.0, 1.0)?.log()?;
-    let kept = (scores.neg()?.relu()? + small)?
-        .neg()?
-        .broadcast_mul(valid)?;
+    // ln g = -ln(1 + exp(-score)).
+    let kept = softplus(&scores.neg()?)?.neg()?.broadcast_mul(valid)?;
     let added = sigmoid(&scores.neg()?)?.broadcast_mul(valid)?;
     if !reverse {
         return forward(operands, &kept, &added);
