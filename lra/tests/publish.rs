@@ -130,17 +130,20 @@ fn runs_of_the_bundled_table_count_once() {
     let runs: BTreeSet<_> = ids.into_iter().flatten().collect();
     let count = format!(", {} runs", runs.len());
     assert!(index().contains(&count), "{count}: {}", index());
-    // A run that did not end takes no score's place.
-    let stopped = again.replacen(",scored,", ",interrupted,", 1);
-    assert_ne!(stopped, again, "another outcome");
-    fs::write(
-        place.path().join("own.csv"),
-        format!("{header}\n{stopped}\n"),
-    )
-    .unwrap();
-    place.ok("publish site own.csv");
-    let count = format!(", {} runs", runs.len() + 1);
-    assert!(index().contains(&count), "{count}: {}", index());
+    // A run that has no score takes no score's place, nor does one on another device.
+    for (is, becomes) in [
+        (",scored,", ",interrupted,"),
+        (",scored,", ",diverged,"),
+        (",cpu,", ",cuda:0 GPU,"),
+    ] {
+        let other = again.replacen(is, becomes, 1);
+        assert_ne!(other, again, "{becomes}");
+        let table = format!("{header}\n{other}\n");
+        fs::write(place.path().join("own.csv"), table).unwrap();
+        place.ok("publish site own.csv");
+        let count = format!(", {} runs", runs.len() + 1);
+        assert!(index().contains(&count), "{becomes}: {count}: {}", index());
+    }
 }
 
 #[test]

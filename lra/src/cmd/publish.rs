@@ -123,10 +123,8 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         let mut table = committed.records().class(Class::Run)?;
         drop_rates_of_the_recipe(&mut table);
         for record in table {
-            // The same cell, trained again here to its end.
             let mut own = site.runs.records.iter();
-            let is_here = own.any(|own| own.outcome.is_final() && cell_of(own) == cell_of(&record));
-            if !is_here {
+            if !own.any(|own| replaces(own, &record)) {
                 site.runs.records.push(record);
                 site.runs.folders.push(committed.path.into());
             }
@@ -135,17 +133,28 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns what tells a run from the others of a table.
-fn cell_of(record: &Record) -> (&str, &str, &str, &str, &[String], u64) {
-    let (task, recipe) = (&record.task, &record.recipe);
-    (
-        &task.label,
-        &task.data_digest,
-        &record.model.name,
-        &recipe.name,
-        &recipe.overrides,
-        record.seed,
-    )
+/// Returns whether a run of the sources is the same cell as one of a bundled table, trained again to
+/// its end. One that diverged replaces no score.
+fn replaces(own: &Record, bundled: &Record) -> bool {
+    let settings = |record: &Record| {
+        let (task, model, recipe) = (&record.task, &record.model, &record.recipe);
+        let origin = &record.provenance;
+        (
+            [
+                task.label.clone(),
+                task.data_digest.clone(),
+                model.name.clone(),
+                model.variant.clone(),
+                recipe.name.clone(),
+                origin.precision.clone(),
+                origin.device.clone(),
+            ],
+            recipe.overrides.clone(),
+            record.seed,
+        )
+    };
+    let is_as_good = own.outcome == Outcome::Scored || bundled.outcome != Outcome::Scored;
+    own.outcome.is_final() && is_as_good && settings(own) == settings(bundled)
 }
 
 /// Returns the predictions of all runs whose weights are in their folders. A run that cannot be

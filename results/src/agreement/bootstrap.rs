@@ -43,15 +43,33 @@ pub(super) fn draws<T>(counts: &[usize], statistic: impl Fn(&[Vec<usize>]) -> T)
     let mut drawn: Vec<Vec<usize>> = counts.iter().map(|count| vec![0; *count]).collect();
     for _ in 0..DRAWS {
         for (drawn, count) in drawn.iter_mut().zip(counts) {
-            for index in drawn {
-                // The upper half of the product with a random 64-bit fraction: a bias below 2^-50
-                // for any count here.
-                *index = ((u128::from(rng.next_u64()) * *count as u128) >> 64) as usize;
-            }
+            drawn.fill_with(|| below(*count, &mut rng));
         }
         values.push(statistic(&drawn));
     }
     values
+}
+
+/// Returns a number of random sets of `size` of the numbers below `count`, each in ascending order.
+/// The same call gives the same sets on every machine.
+pub(super) fn random_sets(count: usize, size: usize, sets: usize) -> Vec<Vec<usize>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(count as u64);
+    let mut numbers: Vec<usize> = (0..count).collect();
+    let mut draw = || {
+        for place in 0..size {
+            numbers.swap(place, place + below(count - place, &mut rng));
+        }
+        let mut set = numbers[..size].to_vec();
+        set.sort_unstable();
+        set
+    };
+    (0..sets).map(|_| draw()).collect()
+}
+
+/// Draws an index below `count`: the upper half of its product with a random 64-bit fraction, with
+/// a bias below 2^-50 for any count here.
+fn below(count: usize, rng: &mut ChaCha8Rng) -> usize {
+    ((u128::from(rng.next_u64()) * count as u128) >> 64) as usize
 }
 
 #[cfg(test)]

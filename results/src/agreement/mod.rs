@@ -387,8 +387,8 @@ fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
     (mean > 0.0).then(|| spearman_brown(mean))
 }
 
-/// Returns the smaller halves of all splits of the seeds, at most the first [`SPLITS`]; empty for
-/// fewer than two seeds.
+/// Returns the smaller halves of all splits of the seeds, or of [`SPLITS`] random ones if there are
+/// more; empty for fewer than two seeds.
 fn halves(seeds: &[u64]) -> Vec<Vec<u64>> {
     let size = seeds.len() / 2;
     let mut found = Vec::new();
@@ -402,9 +402,14 @@ fn halves(seeds: &[u64]) -> Vec<Vec<u64>> {
         let movable = (0..size)
             .rev()
             .find(|at| places[*at] < seeds.len() - size + at);
-        let Some(at) = movable.filter(|_| found.len() < SPLITS) else {
+        let Some(at) = movable else {
             return found;
         };
+        if found.len() == SPLITS {
+            let sets = bootstrap::random_sets(seeds.len(), size, SPLITS);
+            let seeds_of = |set: &Vec<usize>| set.iter().map(|at| seeds[*at]).collect();
+            return sets.iter().map(seeds_of).collect();
+        }
         let first = places[at] + 1;
         for (offset, place) in places[at..].iter_mut().enumerate() {
             *place = first + offset;
@@ -456,6 +461,17 @@ mod tests {
         assert_eq!(halves(&[0, 1]), [[0], [1]]);
         assert_eq!(halves(&[4, 5, 6]), [[4], [5], [6]]);
         assert_eq!(halves(&[0, 1, 2, 3]).len(), 6);
-        assert_eq!(halves(&(0..30).collect::<Vec<u64>>()).len(), SPLITS);
+        // Of more ways, no seed is in one half much more often than in the other.
+        let many = halves(&(0..30).collect::<Vec<u64>>());
+        assert_eq!(many.len(), SPLITS);
+        for seed in 0..30 {
+            let count = many.iter().filter(|half| half.contains(&seed)).count();
+            assert!((200..=300).contains(&count), "seed {seed} in {count}");
+        }
+        let mut apart = many.clone();
+        apart.sort();
+        apart.dedup();
+        assert_eq!(apart.len(), SPLITS);
+        assert!(many.iter().all(|half| half.len() == 15 && half.is_sorted()));
     }
 }

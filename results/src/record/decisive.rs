@@ -118,10 +118,12 @@ impl Recipe {
         own
     }
 
-    /// Returns the other overrides; speed and memory may depend on them.
+    /// Returns the other overrides; speed and memory may depend on them. Left out is what the
+    /// record says elsewhere.
     pub fn indifferent_overrides(&self) -> Vec<&str> {
         let own = self.overrides.iter().map(String::as_str);
         let own = own.filter(|assignment| !self.decides(assignment));
+        let own = own.filter(|assignment| !MARKED_ELSEWHERE.contains(&key_of(assignment)));
         own.filter(|assignment| !self.repeats(assignment)).collect()
     }
 
@@ -206,15 +208,24 @@ mod tests {
     #[test]
     fn only_what_changes_the_recipe_is_a_change() {
         let recipe = Recipe {
-            overrides: ["train.steps=9", "train.batch=32", "train.log_every=2"]
-                .map(str::to_owned)
-                .to_vec(),
+            overrides: [
+                "train.steps=9",
+                "train.batch=32",
+                "train.log_every=2",
+                "data.allow_partial=true",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             repeated: vec!["train.batch=32".to_owned()],
             ..Recipe::default()
         };
         assert_eq!(
             recipe.changing_overrides(),
-            ["train.log_every=2", "train.steps=9"]
+            [
+                "data.allow_partial=true",
+                "train.log_every=2",
+                "train.steps=9"
+            ]
         );
         assert_eq!(recipe.indifferent_overrides(), ["train.log_every=2"]);
     }

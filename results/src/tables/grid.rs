@@ -123,7 +123,10 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
         Quantity::Memory => {
             let values = records.iter().filter_map(|record| quantity.value(record));
             let unit = ByteUnit::of(values.fold(0.0, f64::max));
-            let decimals = if unit.decimals == 2 { |_| 2 } else { |_| 1 };
+            let decimals: fn(f64) -> usize = match unit.decimals {
+                2 => |value| if value < 0.1 { 3 } else { 2 },
+                _ => |_| 1,
+            };
             Scale {
                 unit: unit.name,
                 factor: 1.0 / unit.bytes,

@@ -114,10 +114,10 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     let only = only.map_or(String::new(), |source| format!(" {source}"));
     Ok((!left.is_empty()).then(|| {
         format!(
-            "Of the figures of models that this program has, {} not offered: {}. `lra repro --unoffered{only}` gives the reason for each.",
+            "Of the published figures of models that this program has, {} not offered: {}. `lra repro --unoffered{only}` gives the reason for each.",
             match left.len() {
-                1 => "another figure is".to_owned(),
-                count => format!("{count} more figures are"),
+                1 => "another one is".to_owned(),
+                count => format!("{count} others are"),
             },
             reasons.join(", ")
         )
