@@ -268,6 +268,56 @@ fn section(page: &str, heading: &str) -> String {
     lines.join("\n")
 }
 
+/// README names the models at the top of its table without comparable published figures, and those
+/// with strong ones further down.
+#[test]
+fn the_top_of_the_table_is_as_readme_says() {
+    let text = section("README.md", "## The table");
+    let order: Vec<String> = text
+        .lines()
+        .filter(|line| line.starts_with('|') && line.contains(" to "))
+        .map(|line| line.split('|').nth(2).unwrap().trim().replace('\\', ""))
+        .collect();
+    let order: Vec<&str> = order.iter().map(String::as_str).collect();
+    let anchors = read("results/anchors.csv");
+    let strong: Vec<&str> = anchors
+        .lines()
+        .filter_map(|line| line.split_once(",strong,"))
+        .map(|(model, _)| model)
+        .collect();
+    let prose = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let between = |start: &str, end: &str| {
+        let (_, rest) = prose.split_once(start).unwrap_or_else(|| panic!("{start}"));
+        rest.split_once(end).unwrap().0.to_owned()
+    };
+    let names = |text: String| -> BTreeSet<String> {
+        text.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    };
+    let others = names(between("no comparable one: ", "Models with such"));
+    let lower = names(between("that rank lower: ", ". "));
+    let at_the_top = strong.len() - lower.len();
+    let (top, rest) = order.split_at(at_the_top + others.len());
+    let is_strong = |model: &&&str| strong.contains(*model);
+    let owned = |models: Vec<&&str>| models.into_iter().map(ToString::to_string).collect();
+    let found: BTreeSet<String> = owned(top.iter().filter(|it| !is_strong(it)).collect());
+    assert_eq!(found, others, "at the top without strong figures");
+    let found: BTreeSet<String> = owned(rest.iter().filter(is_strong).collect());
+    assert_eq!(found, lower, "with strong figures, below the top");
+    let words = [
+        "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen",
+    ];
+    let said = format!(
+        "Of the {} models at the top, {} have",
+        words[top.len() - 8],
+        words[at_the_top - 8]
+    );
+    assert!(prose.contains(&said), "{said}: {prose}");
+}
+
 /// Speed is shown beside PyTorch as installed and as tuned, with how both are set, and what is
 /// said of all rows holds beside the tuned one.
 #[test]

@@ -130,20 +130,26 @@ fn runs_of_the_bundled_table_count_once() {
     let runs: BTreeSet<_> = ids.into_iter().flatten().collect();
     let count = format!(", {} runs", runs.len());
     assert!(index().contains(&count), "{count}: {}", index());
-    // A run that has no score takes no score's place, nor does one on another device.
-    for (is, becomes) in [
+    // A run that has no score takes no score's place, nor does one on another device. The latter
+    // does not empty the table of ranks.
+    let changes = [
         (",scored,", ",interrupted,"),
         (",scored,", ",diverged,"),
         (",cpu,", ",cuda:0 GPU,"),
-    ] {
+    ];
+    let others = changes.iter().enumerate().map(|(index, (is, becomes))| {
         let other = again.replacen(is, becomes, 1);
         assert_ne!(other, again, "{becomes}");
-        let table = format!("{header}\n{other}\n");
-        fs::write(place.path().join("own.csv"), table).unwrap();
-        place.ok("publish site own.csv");
-        let count = format!(", {} runs", runs.len() + 1);
-        assert!(index().contains(&count), "{becomes}: {count}: {}", index());
-    }
+        // Made at different times.
+        other.replacen("2025-", &format!("{}-", 2022 + index), 1) + "\n"
+    });
+    let table = format!("{header}\n{}", others.collect::<String>());
+    fs::write(place.path().join("own.csv"), table).unwrap();
+    place.ok("publish site own.csv");
+    let count = format!(", {} runs", runs.len() + changes.len());
+    assert!(index().contains(&count), "{count}: {}", index());
+    let left_out = "1 run left out of another protocol, device or number";
+    assert!(index().contains(left_out), "{}", index());
 }
 
 #[test]

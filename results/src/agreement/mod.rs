@@ -168,7 +168,7 @@ impl Agreement {
         });
         format!(
             "Agreement with the published averages over {}, by {}: rho {}{interval}, AUC of the two clusters {}, \
-             {} of the {} whose averages differ by at least {APART} points have the same order here; {}.",
+             {} of the {} whose averages differ by at least {APART} points have the same order here; {}.{}",
             counted(self.models.len() as u64, "anchor"),
             self.measure.words(),
             number(all.rho),
@@ -176,7 +176,16 @@ impl Agreement {
             all.pairs.0,
             counted(all.pairs.1 as u64, "pair"),
             self.date(),
+            self.too_few()
+                .map_or(String::new(), |words| format!(" {words}")),
         )
+    }
+
+    /// Returns a sentence about anchors that are too few for an interval; `None` if they are enough.
+    fn too_few(&self) -> Option<String> {
+        (self.models.len() < LEAST).then(|| {
+            format!("Fewer than {LEAST} anchors: no interval, and the figures say little.")
+        })
     }
 
     /// Returns the day of the latest record.
@@ -271,11 +280,7 @@ impl Agreement {
                 _ => format!("Split half: reliability over the seeds {}.", seeds.join(", ")),
             },
         ];
-        if self.models.len() < LEAST {
-            notes.push(format!(
-                "Fewer than {LEAST} anchors: no interval, and the figures say little."
-            ));
-        }
+        notes.extend(self.too_few());
         notes.extend(self.clusters_alone.map(|rho| {
             format!("A ranking that only separates the two clusters has a mean rho of {rho:.2} on these anchors.")
         }));
