@@ -79,7 +79,7 @@ pub fn exp_m1<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     s.select_f32s(is_near, s.mul_f32s(x, series), far)
 }
 
-/// pi / 2 in three parts. Products of the first two with whole numbers below 2^11 are exact.
+/// pi / 2 in three parts. Products of the first two with whole numbers below 2^13 are exact.
 const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_513e-4, 7.549_789_5e-8];
 /// sin r = r + r^3 p(r^2) and cos r = 1 - r^2 / 2 + r^4 p(r^2) for |r| <= pi / 4, highest powers
 /// first (Cephes library, `sinf` and `cosf`).

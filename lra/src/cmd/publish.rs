@@ -136,25 +136,24 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
 /// Returns whether a run of the sources is the same cell as one of a bundled table, trained again to
 /// its end. One that diverged replaces no score.
 fn replaces(own: &Record, bundled: &Record) -> bool {
-    let settings = |record: &Record| {
-        let (task, model, recipe) = (&record.task, &record.model, &record.recipe);
-        let origin = &record.provenance;
-        (
-            [
-                task.label.clone(),
-                task.data_digest.clone(),
-                model.name.clone(),
-                model.variant.clone(),
-                recipe.name.clone(),
-                origin.precision.clone(),
-                origin.device.clone(),
-            ],
-            recipe.overrides.clone(),
-            record.seed,
-        )
-    };
     let is_as_good = own.outcome == Outcome::Scored || bundled.outcome != Outcome::Scored;
     own.outcome.is_final() && is_as_good && settings(own) == settings(bundled)
+}
+
+/// Returns what tells the cell of a run from others.
+fn settings(record: &Record) -> ([&str; 7], &[String], u64) {
+    let (task, model, recipe) = (&record.task, &record.model, &record.recipe);
+    let origin = &record.provenance;
+    let words = [
+        &task.label,
+        &task.data_digest,
+        &model.name,
+        &model.variant,
+        &recipe.name,
+        &origin.precision,
+        &origin.device,
+    ];
+    (words.map(String::as_str), &recipe.overrides, record.seed)
 }
 
 /// Returns the predictions of all runs whose weights are in their folders. A run that cannot be

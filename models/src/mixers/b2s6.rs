@@ -1,14 +1,15 @@
 //! B₂S₆, block-biased Mamba. Yu & Erichson, 2025, "Block-Biased Mamba for Long-Range Sequence
 //! Processing", arXiv:2505.09022.
 //!     in block j and channel i:  δ_ti = softplus(w_j·u_t + θ_i),  b_t = W_B u_t,  c_t = W_C u_t
-//!     s_ti = e^(δ_ti A) s_(t-1)i + A⁻¹ (e^(δ_ti A) - 1) (b_t + β_i) u_ti,  y_ti = 2 Re(c_t · s_ti) + D_i u_ti, and the same from the end with parameters of its own
+//!     s_ti = e^(δ_ti A) s_(t-1)i + A⁻¹ (e^(δ_ti A) - 1) (b_t + β_i) u_ti,  y_ti = 2 Re(c_t · s_ti)
+//!     y of both directions, each with parameters of its own, is added to D ⊙ u
 //!     out = a ⊙ σ(g), [a, g] = W f(y) + c
 //! B batch, L length, D' width in J blocks of P = D' / J channels, N/2 complex states of each
 //! channel, which represent pairs of conjugates; u_t is the block's part (P); u, y, δ, out (B, L,
 //! D'), s, b_t and A (N/2) complex, c_t (N/2) real, w (J, P), θ (D'), W_B (J, N/2, P) complex, W_C
 //! (J, N/2, P), β (J, N/2, P) complex, D (D'), W (2 D', D'). S6 of Mamba has one block, no β and
 //! real states: the blocks make its selection depend on few channels each, and β lets channels of
-//! one block differ. Time O(L·D'·(D'/J + N)), one position after the other; memory O(L·D'). The
+//! one block differ. Time O(L·D'·(D' + N)), one position after the other; memory O(L·D'·(1 + N/32)). The
 //! block has no feed-forward network. Settings of the authors: 8 blocks; ListOps 8 layers of 128
 //! channels, Text 6 of 256, Image 6 of 512, and smaller rates for w and θ (`train.groups`).
 //!
@@ -23,8 +24,8 @@
 //!
 //! # Departures
 //!
-//! The authors have published no code, and the paper's initial values could not be read: A begins
-//! as in S4D-Lin (-½ + iπm), β as 1, D as N(0, 1) and θ as softplus⁻¹ of numbers that are
+//! No public code was found (the paper speaks of anonymous code), and the paper gives no initial
+//! values: A begins as in S4D-Lin (-½ + iπm), β as 1, D as N(0, 1) and θ as softplus⁻¹ of numbers that are
 //! log-uniform between 0.001 and 0.1, all as in S4D; w is uniform within P^-½, real and imaginary
 //! parts of W_B, and W_C, are N(0, 1/(2P)), and W begins as PyTorch's linear layers. N is ours. The
 //! pairs of conjugates, two directions, and the output with its gate are those of S4D. The norms' ε

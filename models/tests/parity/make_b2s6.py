@@ -1,5 +1,5 @@
 """B2S6: a program of our own in float64, from sections 2 and 6 of arXiv:2505.09022 (Algorithm 2; zero-order hold, footnote 2), one position
-after the other, on each row's real part. The authors have published no code."""
+after the other, on each row's real part. No public code was found."""
 
 import torch
 from torch.nn.functional import gelu, pad, sigmoid, softplus

@@ -267,4 +267,25 @@ mod tests {
         assert_eq!(six[..4], slopes(4));
         assert_eq!(six[4..], [slopes(8)[0], slopes(8)[2]]);
     }
+
+    /// 1 + eˣ has few digits of a small width, which squared distances make large.
+    #[test]
+    fn small_widths_keep_their_digits_at_long_distances() {
+        let width = inverse_softplus(5e-7);
+        let table = |dtype| {
+            let number = |x: f64| tensor(vec![x], dtype, &Device::Cpu).unwrap();
+            let gauss = ByDistance::Gauss {
+                width: number(width),
+                offset: number(width),
+            };
+            let table = gauss.table(1_000).unwrap().flatten_all().unwrap();
+            let table = table.to_dtype(DType::F64).unwrap();
+            table.to_vec1::<f64>().unwrap()
+        };
+        let (got, expected) = (table(DType::F32), table(DType::F64));
+        assert!((expected[0] + 0.5).abs() < 1e-3, "{}", expected[0]);
+        for (got, expected) in got.iter().zip(&expected) {
+            assert!((got - expected).abs() < 1e-5, "{got} {expected}");
+        }
+    }
 }

@@ -99,7 +99,8 @@ impl<'a> Operands<'a> {
         [re, im, c]
     }
 
-    /// Returns β of a mode's channels from `first` on, real or imaginary part.
+    /// Returns β of `channels` (first, count) in a row: a real part or, N rows further, its imaginary
+    /// part.
     #[inline(always)]
     fn bias<S: Lanes>(&self, s: S, task: usize, row: usize, channels: (usize, usize)) -> S::f32s {
         let place = (task % self.blocks) * self.state() + row * self.width + channels.0;
@@ -126,10 +127,9 @@ fn grown<S: Lanes>(s: S, step: S::f32s, a: C<S>) -> C<S> {
     let (sin, cos) = sin_cos(s, angle);
     let twice = s.add_f32s(sin, sin);
     let fall = s.mul_f32s(twice, sin);
-    let one = s.splat_f32s(1.0);
-    let size = s.add_f32s(grown, one);
-    // (e^x - 1) cos y - 2 sin²(y/2), with cos y = 1 - 2 sin²(y/2).
-    let re = s.sub_f32s(s.mul_f32s(grown, s.sub_f32s(one, fall)), fall);
+    let size = s.add_f32s(grown, s.splat_f32s(1.0));
+    // e^x cos y - 1 = (e^x - 1) - e^x 2 sin²(y/2).
+    let re = s.fma(s.neg_f32s(size), fall, grown);
     C(re, s.mul_f32s(size, s.mul_f32s(twice, cos)))
 }
 
@@ -251,8 +251,10 @@ struct Backward<'a> {
     task: usize,
     dy: &'a [f32],
     kept: &'a [f32],
-    /// Those of v and δ (2, L, P).
-    of_rows: &'a mut [f32],
+    /// (L, P).
+    dvalues: &'a mut [f32],
+    /// (L, P).
+    dsteps: &'a mut [f32],
     /// (L, 3 N), zeros.
     dselection: &'a mut [f32],
     /// (2 N), zeros.
@@ -268,7 +270,6 @@ impl Kernel for Backward<'_> {
     fn run<S: Lanes>(self, s: S) {
         let (of, task, states) = (self.of, self.task, self.of.states);
         let zero = s.splat_f32s(0.0);
-        let (dvalues, dsteps) = self.of_rows.split_at_mut(of.length * of.width);
         let mut scratch = Scratch::unspecified((2 * TILE + 6) * 2 * states * S::F32_LANES);
         let (rates, registers) = scratch.registers::<S>().split_at_mut(4 * states);
         load_rates(s, of, rates);
@@ -367,8 +368,8 @@ impl Kernel for Backward<'_> {
                         (g[mode], g[states + mode]) = (gradient.0, gradient.1);
                     }
                     let at = t * of.width + first;
-                    s.store(&mut dvalues[at..][..count], dvalue);
-                    s.store(&mut dsteps[at..][..count], dstep);
+                    s.store(&mut self.dvalues[at..][..count], dvalue);
+                    s.store(&mut self.dsteps[at..][..count], dstep);
                 }
             }
             for (mode, part) in dbias.iter().enumerate() {
@@ -400,7 +401,7 @@ impl CustomOp<5> for Scan {
             workspaces.lend(|()| isa.run(Forward { of, task, y, kept }));
         });
         let shape = operands[0].shape.clone();
-        Ok((by_position(&of, &y, of.width), shape, kept))
+        Ok((by_position(&of, y, of.width), shape, kept))
     }
 
     fn backward(
@@ -410,42 +411,37 @@ impl CustomOp<5> for Scan {
     ) -> Result<[Gradient; 5]> {
         let of = Operands::new(&operands)?;
         let (tasks, isa, twice) = (of.tasks(), Isa::current(), 2 * of.states);
-        let (rows, selection) = (2 * of.length * of.width, of.length * 3 * of.states);
-        let mut of_rows = unspecified(tasks * rows);
+        let (rows, selection) = (of.length * of.width, of.length * 3 * of.states);
+        let (mut dvalues, mut dsteps) = (unspecified(tasks * rows), unspecified(tasks * rows));
         let mut dselection = vec![0.0; tasks * selection];
         let mut drates = vec![0.0; tasks * twice];
         let mut dbias = vec![0.0; tasks * of.state()];
         let workspaces = Workspaces::new(tasks, || ());
-        let each = split_mut(&mut of_rows, rows, tasks).into_par_iter();
+        let each = split_mut(&mut dvalues, rows, tasks).into_par_iter();
+        let each = each.zip(split_mut(&mut dsteps, rows, tasks));
         let each = each.zip(split_mut(&mut dselection, selection, tasks));
         let each = each.zip(split_mut(&mut drates, twice, tasks));
         let each = each.zip(split_mut(&mut dbias, of.state(), tasks));
-        each.enumerate()
-            .for_each(|(task, (((of_rows, dselection), drates), dbias))| {
+        each.enumerate().for_each(
+            |(task, ((((dvalues, dsteps), dselection), drates), dbias))| {
                 let task = Backward {
                     of: &of,
                     task,
                     dy: pass.dy,
                     kept: &pass.saved[task * of.kept()..][..of.kept()],
-                    of_rows,
+                    dvalues,
+                    dsteps,
                     dselection,
                     drates,
                     dbias,
                 };
                 workspaces.lend(|()| isa.run(task));
-            });
-        let half = |from: usize| -> Vec<f32> {
-            let parts = of_rows
-                .chunks_exact((rows / 2).max(1))
-                .skip(from)
-                .step_by(2);
-            parts.flatten().copied().collect()
-        };
-        let [dvalues, dsteps] = [0, 1].map(|from| by_position(&of, &half(from), of.width));
+            },
+        );
         Ok([
-            dvalues.into(),
-            dsteps.into(),
-            by_position(&of, &dselection, 3 * of.states).into(),
+            by_position(&of, dvalues, of.width).into(),
+            by_position(&of, dsteps, of.width).into(),
+            by_position(&of, dselection, 3 * of.states).into(),
             sum_partials(&drates, twice).into(),
             sum_partials(&dbias, of.blocks * of.state()).into(),
         ])
@@ -453,15 +449,18 @@ impl CustomOp<5> for Scan {
 }
 
 /// Returns rows (B, J, L, `row`) as (B, L, J, `row`).
-fn by_position(of: &Operands, x: &[f32], row: usize) -> Vec<f32> {
+fn by_position(of: &Operands, x: Vec<f32>, row: usize) -> Vec<f32> {
     if of.blocks == 1 {
-        return x.to_vec();
+        return x;
     }
-    let rows = of.batch * of.length * of.blocks;
-    let places = (0..rows).flat_map(|place| {
-        let (position, block) = (place / of.blocks, place % of.blocks);
-        let (sequence, t) = (position / of.length, position % of.length);
-        &x[((sequence * of.blocks + block) * of.length + t) * row..][..row]
+    let mut y = unspecified(x.len());
+    let sequence = (of.blocks * of.length * row).max(1);
+    let sequences = y.par_chunks_mut(sequence).zip(x.par_chunks(sequence));
+    sequences.for_each(|(y, x)| {
+        for (place, y) in y.chunks_exact_mut(row).enumerate() {
+            let (t, block) = (place / of.blocks, place % of.blocks);
+            y.copy_from_slice(&x[(block * of.length + t) * row..][..row]);
+        }
     });
-    places.copied().collect()
+    y
 }

@@ -32,7 +32,7 @@ pub struct BlockScan<'a> {
     /// Selection (B, L, J, 3 N): the input coefficients b of each of J blocks, N complex numbers,
     /// and behind them the N real weights c of the states in the output.
     pub selection: &'a Tensor,
-    /// Rates a (2 N): N complex numbers, with negative real parts for states that fade.
+    /// Rates a (2 N): N complex numbers, whose real parts are not positive.
     pub rates: &'a Tensor,
     /// Constant input coefficients β (J, 2 N, P), which are added to b: N complex numbers for each
     /// of the P channels of each of J blocks.
@@ -44,7 +44,8 @@ pub struct BlockScan<'a> {
 /// complex states s of a channel are zeros at first, and no rate is 0.
 ///
 /// It takes O(B L J N P) time. For f32 in main memory, a state is kept for every 32 positions, and
-/// the others are computed again for the backward pass. Elsewhere all states are in memory.
+/// the others are computed again for the backward pass. Elsewhere all states are in memory, and some
+/// dozens of tensors of their size.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -59,6 +60,7 @@ pub fn block_scan(operands: &BlockScan) -> Result<Tensor> {
     let ((batch, length, blocks, width), row) = (values.dims4()?, rates.dims1()?);
     let fits = row % 2 == 0
         && row > 0
+        && blocks * width > 0
         && steps.dims() == values.dims()
         && selection.dims() == [batch, length, blocks, row / 2 * 3]
         && bias.dims() == [blocks, row, width];
@@ -73,9 +75,9 @@ pub fn block_scan(operands: &BlockScan) -> Result<Tensor> {
 }
 
 /// Returns the floating-point operations of [`block_scan`] for one sequence of `length` positions.
-/// These are a complex product with each state (8), one with its input (8) that is added (4), and
-/// the real part that is read (2), without exponentials. There are `blocks` blocks of `width`
-/// channels with `states` states each.
+/// These are a complex product with each state and its sum (8), one with its input (8), which is
+/// added (4), and the real part that is read (2), without e^(δ a) and its division by a. There are
+/// `blocks` blocks of `width` channels with `states` states each.
 #[must_use]
 pub fn flops(length: usize, blocks: usize, states: usize, width: usize) -> u64 {
     22 * (length * blocks * states * width) as u64
@@ -89,6 +91,8 @@ fn composed(operands: &BlockScan) -> Result<Tensor> {
     let selection = |from: usize| operands.selection.narrow(3, from, states)?.unsqueeze(4);
     let rates = Complex::from_planes(operands.rates)?;
     let rates = Complex::new(rates.re.unsqueeze(1)?, rates.im.unsqueeze(1)?); // (N, 1)
+    let one = Complex::new(rates.re.ones_like()?, rates.im.zeros_like()?);
+    let inverse = one.div(&rates)?;
     let power = |rate: &Tensor| steps.unsqueeze(3)?.broadcast_mul(rate); // (B, L, J, N, P)
     let (grown, angle) = (exp_m1(&power(&rates.re)?)?, power(&rates.im)?);
     // e^(x + iy) - 1 = (e^x - 1) cos y - 2 sin²(y/2) + i e^x sin y.
@@ -96,8 +100,7 @@ fn composed(operands: &BlockScan) -> Result<Tensor> {
     let turned = ((angle.affine(0.5, 0.0)?.sin()?.sqr()? * 2.0)? - grown * angle.cos()?)?.neg()?;
     let risen = (size * angle.sin()?)?;
     let decay = Complex::new((&turned + 1.0)?, risen.clone());
-    let rates = Complex::new(rates.re.broadcast_as(all)?, rates.im.broadcast_as(all)?);
-    let held = Complex::new(turned, risen).div(&rates)?;
+    let held = Complex::new(turned, risen).mul(&inverse)?;
     let written =
         |from: usize| selection(from)?.broadcast_add(&operands.bias.narrow(1, from, states)?);
     let written = Complex::new(written(0)?, written(states)?).mul(&held)?;

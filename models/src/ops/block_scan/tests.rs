@@ -1,4 +1,4 @@
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
@@ -48,31 +48,48 @@ fn the_kernel_meets_its_composed_form() {
     }
 }
 
-/// e^(δ a) - 1 keeps its digits where δ a is small, over some thousand positions.
+/// Results of both forms and their gradients, in f32, at steps so short that e^(δ a) is nearly 1.
 #[test]
 fn short_steps_keep_their_digits() {
     let mut sampler = Sampler::new(348);
-    let [values, _, selection, _, bias] = shapes([1, 2_000, 1, 2, 3]);
+    let [values, _, selection, _, bias] = shapes([1, 500, 2, 2, 3]);
     let [values, selection, bias] =
         [values, selection, bias].map(|shape| sampler.normal(&shape, 1.0));
-    let steps = (values.ones_like().unwrap() * 1e-5).unwrap();
     let rates = Tensor::new(&[-0.5, -0.25, 0.0, 3.0], &Device::Cpu).unwrap();
-    let of = |dtype| {
-        let to = |x: &Tensor| x.to_dtype(dtype).unwrap();
-        let y = block_scan(&BlockScan {
-            values: &to(&values),
-            steps: &to(&steps),
-            selection: &to(&selection),
-            rates: &to(&rates),
-            bias: &to(&bias),
+    let of = |dtype, f: &dyn Fn(&BlockScan) -> Result<Tensor>| {
+        let var = |x: &Tensor| Var::from_tensor(&x.to_dtype(dtype).unwrap()).unwrap();
+        let steps = (values.ones_like().unwrap() * 1e-5).unwrap();
+        let all = [&values, &steps, &selection, &rates, &bias].map(var);
+        let [values, steps, selection, rates, bias] = all.each_ref().map(|it| it.as_tensor());
+        let y = f(&BlockScan {
+            values,
+            steps,
+            selection,
+            rates,
+            bias,
         });
-        let y = y.unwrap().flatten_all().unwrap();
-        y.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap()
+        let y = y.unwrap();
+        let gradients = y.sum_all().unwrap().backward().unwrap();
+        let of_all = all.iter().map(|it| gradients.get(it).unwrap().clone());
+        let numbers = [y.clone()].into_iter().chain(of_all);
+        let numbers = numbers.map(|x| x.flatten_all().unwrap().to_dtype(DType::F64));
+        let numbers = numbers.map(|x| x.unwrap().to_vec1::<f64>().unwrap());
+        numbers.collect::<Vec<_>>()
     };
-    let (got, expected) = (of(DType::F32), of(DType::F64));
-    let largest = expected.iter().fold(0.0, |most: f64, y| most.max(y.abs()));
-    for (got, expected) in got.iter().zip(&expected) {
-        assert!((got - expected).abs() < 1e-5 * largest, "{got} {expected}");
+    let expected = of(DType::F64, &composed);
+    for (form, got) in [
+        ("kernel", of(DType::F32, &block_scan)),
+        ("composed", of(DType::F32, &composed)),
+    ] {
+        for (which, (got, expected)) in got.iter().zip(&expected).enumerate() {
+            let largest = expected.iter().fold(0.0, |most: f64, y| most.max(y.abs()));
+            for (got, expected) in got.iter().zip(expected) {
+                let error = (got - expected).abs() / largest;
+                // That of the rates is a sum of differences between nearly equal numbers.
+                let most = if which == 4 { 2e-3 } else { 3e-5 };
+                assert!(error < most, "{form}, {which}: {got} {expected}");
+            }
+        }
     }
 }
 
@@ -85,32 +102,42 @@ fn gradients_are_difference_quotients() {
 
 /// At steps of zero, positions leave the states as they were.
 #[test]
-fn a_step_of_zero_writes_nothing() {
-    let [values, _, selection, rates, bias] = shapes([1, 5, 1, 2, 3]);
+fn positions_without_a_step_are_as_if_they_were_not_there() {
+    let [values, _, selection, rates, bias] = shapes([2, 5, 2, 2, 3]);
     let rates = normal("a", &rates).abs().unwrap().neg().unwrap();
     let (values, selection, bias) = (
         normal("v", &values),
         normal("s", &selection),
         normal("b", &bias),
     );
-    let of = |steps: [f64; 5]| {
-        let steps = Tensor::new(&steps, &Device::Cpu).unwrap();
-        let steps = steps.reshape((1, 5, 1, 1)).unwrap();
-        let steps = steps.broadcast_as(values.shape()).unwrap();
-        let scan = BlockScan {
-            values: &values,
-            steps: &steps,
-            selection: &selection,
-            rates: &rates,
-            bias: &bias,
+    for dtype in [DType::F32, DType::F64] {
+        let of = |steps: &[f64], positions: &[u32]| {
+            let positions = Tensor::new(positions, &Device::Cpu).unwrap();
+            let at = |x: &Tensor| x.index_select(&positions, 1).unwrap();
+            let to = |x: &Tensor| x.to_dtype(dtype).unwrap();
+            let values = to(&at(&values));
+            let steps = Tensor::new(steps, &Device::Cpu).unwrap();
+            let steps = to(&steps).reshape((1, (), 1, 1)).unwrap();
+            let steps = steps.broadcast_as(values.shape()).unwrap();
+            let y = block_scan(&BlockScan {
+                values: &values,
+                steps: &steps.contiguous().unwrap(),
+                selection: &to(&at(&selection)),
+                rates: &to(&rates),
+                bias: &to(&bias),
+            });
+            let y = y.unwrap();
+            let last = y.narrow(1, y.dim(1).unwrap() - 1, 1).unwrap();
+            let last = last.flatten_all().unwrap().to_dtype(DType::F64);
+            last.unwrap().to_vec1::<f64>().unwrap()
         };
-        let y = block_scan(&scan).unwrap().narrow(1, 4, 1).unwrap();
-        y.flatten_all().unwrap().to_vec1::<f64>().unwrap()
-    };
-    let alone = of([0.0, 0.0, 0.0, 0.0, 0.3]);
-    assert_eq!(of([0.0; 5]), [0.0; 3]);
-    assert!(alone.iter().all(|y| *y != 0.0));
-    assert_ne!(of([0.2, 0.0, 0.0, 0.0, 0.3]), alone);
+        let all = of(&[0.2, 0.0, 0.0, 0.0, 0.3], &[0, 1, 2, 3, 4]);
+        let alone = of(&[0.2, 0.3], &[0, 4]);
+        let same = all.iter().zip(&alone).all(|(x, y)| (x - y).abs() < 1e-6);
+        assert!(same, "{all:?} {alone:?}");
+        assert!(alone.iter().all(|y| *y != 0.0));
+        assert_eq!(of(&[0.0; 2], &[0, 4]), [0.0; 12]);
+    }
 }
 
 #[test]
@@ -140,16 +167,34 @@ fn shapes_that_do_not_fit_are_errors_and_empty_sequences_are_not() {
         ..of
     };
     assert!(block_scan(&odd).is_err());
+    let narrow = values.narrow(3, 0, 0).unwrap();
+    let narrow_bias = bias.narrow(2, 0, 0).unwrap();
+    let none = BlockScan {
+        values: &narrow,
+        steps: &narrow,
+        bias: &narrow_bias,
+        ..of
+    };
+    assert!(block_scan(&none).is_err(), "blocks without channels");
     for dtype in [DType::F32, DType::F64] {
         let to = |x: &Tensor| x.to_dtype(dtype).unwrap();
         let none = |x: &Tensor| to(&x.narrow(1, 0, 0).unwrap());
+        let bias = Var::from_tensor(&to(&bias)).unwrap();
         let y = block_scan(&BlockScan {
             values: &none(&values),
             steps: &none(&values),
             selection: &none(&selection),
             rates: &to(&rates),
-            bias: &to(&bias),
+            bias: &bias,
         });
-        assert_eq!(y.unwrap().dims(), [2, 0, 2, 3]);
+        let y = y.unwrap();
+        assert_eq!(y.dims(), [2, 0, 2, 3]);
+        let gradients = y.sum_all().unwrap().backward().unwrap();
+        // The composed form has none.
+        assert_eq!(gradients.get(&bias).is_some(), dtype == DType::F32);
+        if let Some(gradient) = gradients.get(&bias) {
+            let gradient = gradient.flatten_all().unwrap().to_vec1::<f32>();
+            assert_eq!(gradient.unwrap(), [0.0; 24]);
+        }
     }
 }
