@@ -536,4 +536,6 @@ class Started(unittest.TestCase):
 if __name__ == "__main__":
     if not os.environ.get("LRA_PROGRAM"):
         sys.exit("LRA_PROGRAM is not set: name the program to test with")
+    # A shell starts what runs in the background with this signal ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main()
