@@ -11,6 +11,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -797,4 +798,6 @@ class Memory(Case):
 
 
 if __name__ == "__main__":
+    # A shell starts what runs in the background with this signal ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     unittest.main()
