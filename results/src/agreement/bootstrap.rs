@@ -51,7 +51,7 @@ pub(super) fn draws<T>(counts: &[usize], statistic: impl Fn(&[Vec<usize>]) -> T)
 }
 
 /// Returns a number of random sets of `size` of the numbers below `count`, each in ascending order.
-/// The same call gives the same sets on every machine.
+/// Draws the same sets on every machine.
 pub(super) fn random_sets(count: usize, size: usize, sets: usize) -> Vec<Vec<usize>> {
     let mut rng = ChaCha8Rng::seed_from_u64(count as u64);
     let mut numbers: Vec<usize> = (0..count).collect();

@@ -99,6 +99,26 @@ impl<'a> Operands<'a> {
         [re, im, c]
     }
 
+    /// Returns b + β of `channels` (first, count) of a mode.
+    #[inline(always)]
+    fn coefficient<S: Lanes>(
+        &self,
+        s: S,
+        task: usize,
+        row: usize,
+        mode: usize,
+        channels: (usize, usize),
+    ) -> C<S> {
+        let [re, im, _] = self.selection(row);
+        C(
+            s.add_f32s(s.splat_f32s(re[mode]), self.bias(s, task, mode, channels)),
+            s.add_f32s(
+                s.splat_f32s(im[mode]),
+                self.bias(s, task, self.states + mode, channels),
+            ),
+        )
+    }
+
     /// Returns β of `channels` (first, count) in a row: a real part or, N rows further, its imaginary
     /// part.
     #[inline(always)]
@@ -106,6 +126,12 @@ impl<'a> Operands<'a> {
         let place = (task % self.blocks) * self.state() + row * self.width + channels.0;
         s.load(&self.bias[place..][..channels.1])
     }
+}
+
+/// Computes d s + w v of a state s, where `grown` is d - 1.
+#[inline(always)]
+fn advance<S: Lanes>(s: S, state: C<S>, grown: C<S>, input: C<S>, value: S::f32s) -> C<S> {
+    fma(s, input, value, add(s, state, mul(s, grown, state)))
 }
 
 /// Groups of at most `lanes` of `width` channels: the first, and how many they are.
@@ -219,23 +245,14 @@ impl Kernel for Forward<'_> {
                 let row = of.row(task, t);
                 let step = s.load(&of.steps[row * of.width + first..][..count]);
                 let value = s.load(&of.values[row * of.width + first..][..count]);
-                let [b_re, b_im, c] = of.selection(row);
+                let [_, _, c] = of.selection(row);
                 let mut y = zero;
                 for mode in 0..states {
                     let (a, inverse) = rate::<S>(rates, mode);
                     let grown = grown(s, step, a);
-                    let written = C(
-                        s.add_f32s(s.splat_f32s(b_re[mode]), of.bias(s, task, mode, channels)),
-                        s.add_f32s(
-                            s.splat_f32s(b_im[mode]),
-                            of.bias(s, task, states + mode, channels),
-                        ),
-                    );
-                    let written = mul(s, mul(s, grown, inverse), written);
-                    let state = C(re[mode], im[mode]);
-                    // d s = s + (d - 1) s.
-                    let moved = add(s, state, mul(s, grown, state));
-                    let state = fma(s, written, value, moved);
+                    let written = of.coefficient(s, task, row, mode, channels);
+                    let input = mul(s, mul(s, grown, inverse), written);
+                    let state = advance(s, C(re[mode], im[mode]), grown, input, value);
                     (re[mode], im[mode]) = (state.0, state.1);
                     y = s.fma(s.splat_f32s(c[mode]), state.0, y);
                 }
@@ -295,24 +312,21 @@ impl Kernel for Backward<'_> {
                     let row = of.row(task, start + local);
                     let step = s.load(&of.steps[row * of.width + first..][..count]);
                     let value = s.load(&of.values[row * of.width + first..][..count]);
-                    let [b_re, b_im, _] = of.selection(row);
                     let (before, behind) = state_at[local * 2 * states..].split_at_mut(2 * states);
                     let grown_at = &mut grown_at[local * 2 * states..][..2 * states];
                     for mode in 0..states {
                         let (a, inverse) = rate::<S>(rates, mode);
                         let grown = grown(s, step, a);
                         (grown_at[mode], grown_at[states + mode]) = (grown.0, grown.1);
-                        let written = C(
-                            s.add_f32s(s.splat_f32s(b_re[mode]), of.bias(s, task, mode, channels)),
-                            s.add_f32s(
-                                s.splat_f32s(b_im[mode]),
-                                of.bias(s, task, states + mode, channels),
-                            ),
+                        let written = of.coefficient(s, task, row, mode, channels);
+                        let input = mul(s, mul(s, grown, inverse), written);
+                        let state = advance(
+                            s,
+                            C(before[mode], before[states + mode]),
+                            grown,
+                            input,
+                            value,
                         );
-                        let written = mul(s, mul(s, grown, inverse), written);
-                        let state = C(before[mode], before[states + mode]);
-                        let moved = add(s, state, mul(s, grown, state));
-                        let state = fma(s, written, value, moved);
                         (behind[mode], behind[states + mode]) = (state.0, state.1);
                     }
                 }
@@ -322,7 +336,7 @@ impl Kernel for Backward<'_> {
                     let step = s.load(&of.steps[row * of.width + first..][..count]);
                     let value = s.load(&of.values[row * of.width + first..][..count]);
                     let dy = s.load(&self.dy[row * of.width + first..][..count]);
-                    let [b_re, b_im, c] = of.selection(row);
+                    let [_, _, c] = of.selection(row);
                     let (before, behind) = state_at[local * 2 * states..].split_at(2 * states);
                     let grown_at = &grown_at[local * 2 * states..][..2 * states];
                     let dselection = &mut self.dselection[t * 3 * states..][..3 * states];
@@ -335,13 +349,7 @@ impl Kernel for Backward<'_> {
                         let gradient =
                             C(s.fma(s.splat_f32s(c[mode]), dy, g[mode]), g[states + mode]);
                         let held = mul(s, grown, inverse);
-                        let written = C(
-                            s.add_f32s(s.splat_f32s(b_re[mode]), of.bias(s, task, mode, channels)),
-                            s.add_f32s(
-                                s.splat_f32s(b_im[mode]),
-                                of.bias(s, task, states + mode, channels),
-                            ),
-                        );
+                        let written = of.coefficient(s, task, row, mode, channels);
                         // Re(Ḡ w).
                         dvalue =
                             s.add_f32s(dvalue, mul_conjugate(s, gradient, mul(s, held, written)).0);
