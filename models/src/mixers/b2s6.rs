@@ -9,9 +9,10 @@
 //! D'), s, b_t and A (N/2) complex, c_t (N/2) real, w (J, P), θ (D'), W_B (J, N/2, P) complex, W_C
 //! (J, N/2, P), β (J, N/2, P) complex, D (D'), W (2 D', D'). S6 of Mamba has one block, no β and
 //! real states: the blocks make its selection depend on few channels each, and β lets channels of
-//! one block differ. Time O(L·D'·(D' + N)), one position after the other; memory O(L·D'·(1 + N/32)). The
-//! block has no feed-forward network. Settings of the authors: 8 blocks; ListOps 8 layers of 128
-//! channels, Text 6 of 256, Image 6 of 512, and smaller rates for w and θ (`train.groups`).
+//! one block differ. Time O(L·D'·(D' + N)), one position after the other; memory O(L·D'·(1 +
+//! N/32)). The block has no feed-forward network. Settings of the authors: 8 blocks; ListOps 8
+//! layers of 128 channels, Text 6 of 256, Image 6 of 512, and smaller rates for w and θ
+//! (`train.groups`).
 //!
 //! # Options
 //!
@@ -25,11 +26,11 @@
 //! # Departures
 //!
 //! No public code was found (the paper speaks of anonymous code), and the paper gives no initial
-//! values: A begins as in S4D-Lin (-½ + iπm), β as 1, D as N(0, 1) and θ as softplus⁻¹ of numbers that are
-//! log-uniform between 0.001 and 0.1, all as in S4D; w is uniform within P^-½, real and imaginary
-//! parts of W_B, and W_C, are N(0, 1/(2P)), and W begins as PyTorch's linear layers. N is ours. The
-//! pairs of conjugates, two directions, and the output with its gate are those of S4D. The norms' ε
-//! is `block.norm_epsilon` = 1e-6.
+//! values: A begins as in S4D-Lin (-½ + iπm), β as 1, D as N(0, 1) and θ as softplus⁻¹ of numbers
+//! that are log-uniform between 0.001 and 0.1, all as in S4D; w is uniform within P^-½, real and
+//! imaginary parts of W_B, and W_C, are N(0, 1/(2P)), and W begins as PyTorch's linear layers. N is
+//! ours. The pairs of conjugates, two directions, and the output with its gate are those of S4D.
+//! The norms' ε is `block.norm_epsilon` = 1e-6.
 
 use crate::{
     layers::{BlockLinear, Direction, GluOutput, OutputGate, OutputInit, step_size},
