@@ -180,7 +180,7 @@ void check(const Case& now) {
     for (size_t i = 0; i < valid.size(); ++i)
         valid[i] = i < size_t(batch - 1) * keys && uniform() > -0.5;
     const Philox stream{3, 4, 10, 2, 3, unsigned(0.25 * 4294967296.0), float(1 / 0.75)};
-    const Attention of{heads, queries, keys, width, values, scale, now.cap, now.drops, now.single,
+    const Attention of{heads, queries, keys, width, values, scale, {now.cap}, now.drops, now.single,
                        stream};
     const float* seen = now.masked ? valid.data() : nullptr;
     const size_t columns = placed ? 2 * now.reach + 1 : 0;

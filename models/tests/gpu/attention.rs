@@ -3,7 +3,7 @@
 use candle_core::Tensor;
 use lra_models::ops::attention::{
     self, AttentionDropout, AttentionOptions, BlockLists, BlockMask, BlockMasks, QueryRange,
-    RelativeScores,
+    RelativeScores, ScoreFunctions,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -127,7 +127,9 @@ impl Call {
                     of_queries: x.get(4).cloned(),
                     of_keys: x.get(5).cloned(),
                 }),
-            soft_cap: self.soft_cap,
+            functions: ScoreFunctions {
+                soft_cap: self.soft_cap,
+            },
             key_columns: (self.key_columns > 0).then_some(columns),
             ..AttentionOptions::default()
         };

@@ -30,7 +30,7 @@ pub use self::{rotary::Rotary, transformer_xl::TransformerXl};
 pub use crate::supports::Supports;
 use crate::{
     LayerContext, Result,
-    ops::attention::{self, AttentionOptions, RelativeScores},
+    ops::attention::{self, AttentionOptions, RelativeScores, ScoreFunctions},
     options::{BlockOptions, PairBias},
 };
 
@@ -44,7 +44,7 @@ pub struct ScoreMods {
     bias: Option<Bias>,
     rotary: Option<Rotary>,
     memory: Option<Memory>,
-    soft_cap: Option<f64>,
+    functions: ScoreFunctions,
     heads: usize,
     /// E.
     width: usize,
@@ -116,7 +116,9 @@ impl ScoreMods {
             bias,
             rotary: block.rotary.then(|| Rotary::new(block.head_dim())),
             memory,
-            soft_cap: (block.soft_cap > 0.0).then_some(block.soft_cap),
+            functions: ScoreFunctions {
+                soft_cap: (block.soft_cap > 0.0).then_some(block.soft_cap),
+            },
             heads: block.heads,
             width: block.head_dim(),
         })
@@ -147,13 +149,13 @@ impl ScoreMods {
     /// attention.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
-        self.bias.is_none() && self.memory.is_none() && self.soft_cap.is_none()
+        self.bias.is_none() && self.memory.is_none() && self.functions.is_identity()
     }
 
-    /// Returns `options` with the cap of the scores.
-    fn capped(&self, options: AttentionOptions) -> AttentionOptions {
+    /// Returns `options` with the functions of the scores.
+    fn with_functions(&self, options: AttentionOptions) -> AttentionOptions {
         AttentionOptions {
-            soft_cap: self.soft_cap,
+            functions: self.functions,
             ..options
         }
     }
@@ -169,7 +171,7 @@ impl ScoreMods {
         length: usize,
         options: &AttentionOptions,
     ) -> Result<Option<AttentionOptions>> {
-        let options = self.capped(options.clone());
+        let options = self.with_functions(options.clone());
         Ok(match (&self.bias, &self.memory) {
             (None, None) => Some(options),
             (Some(Bias::ByDistance(bias)), None) => {
@@ -250,7 +252,7 @@ impl ScoreMods {
             options: AttentionOptions {
                 mask,
                 block_masks,
-                ..self.capped(options)
+                ..self.with_functions(options)
             },
             positions,
         };

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        ops::attention::{AttentionDropout, RelativeScores},
+        ops::attention::{AttentionDropout, RelativeScores, ScoreFunctions},
         ops::testing::{Sampler, agree},
         rng::StreamKey,
         testing::check_gradient,
@@ -143,7 +143,7 @@ mod tests {
             ] {
                 let options = AttentionOptions {
                     heads: 2,
-                    soft_cap,
+                    functions: ScoreFunctions { soft_cap },
                     key_columns,
                     relative,
                     ..AttentionOptions::default()

@@ -112,7 +112,7 @@ __device__ inline void forward(const float* q, const float* k, const float* v, c
                     float score = of.scale * weights[j][2 * half + b];
                     if (GENERAL && seen && own_row(half) < rows.count) {
                         if (by.keys > 0) score += by.of(of, rows.position(own_row(half)), key);
-                        if (of.cap > 0.0f) score = of.cap * tanhf(score / of.cap);
+                        score = of.functions.of(score);
                         const int query = rows.first + own_row(half);
                         score = tile.sees(query, tile.begin + row)
                                     ? score + tile.addition(query, tile.begin + row)
@@ -177,11 +177,7 @@ __device__ inline void differentiate(const Attention& of, const Distances& by, c
     float sum = of.scale * score, slope = 1.0f;
     if (GENERAL && !none) {
         if (by.keys > 0) sum += by.of(of, query, key);
-        if (of.cap > 0.0f) {
-            const float bend = tanhf(sum / of.cap);
-            sum = of.cap * bend;
-            slope = 1.0f - bend * bend;
-        }
+        sum = of.functions.of(sum, slope);
         sum = tile.sees(query_index, key_index) ? sum + tile.addition(query_index, key_index)
                                                 : -INFINITY;
     }

@@ -40,7 +40,7 @@ impl Form {
             dropout: _,
             block_masks,
             relative,
-            soft_cap: _,
+            functions: _,
             key_columns: _,
             padded_queries: _,
         } = options;
@@ -95,7 +95,6 @@ pub(super) fn attend(
     let (width, values) = (row / heads, v.dim(2)? / heads);
     let sizes = [heads, queries, keys, width, values].map(|size| size as u32);
     let scale = options.scale.unwrap_or((width as f64).powf(-0.5)) as f32;
-    let cap = options.soft_cap.unwrap_or(0.0) as f32;
     let dropout = options.dropout.as_ref();
     let stream = dropout.map_or([0; 7], super::AttentionDropout::philox_words);
     let flags = [
@@ -103,7 +102,7 @@ pub(super) fn attend(
         candle_core::cuda::gemm_reduced_precision_f32(),
     ]
     .map(u32::from);
-    let constants = [scale.to_bits(), cap.to_bits(), flags[0], flags[1]];
+    let functions = options.functions.words();
     let call = Call {
         gpu: gpu.clone(),
         general: form.general,
@@ -115,7 +114,9 @@ pub(super) fn attend(
             width,
             values,
         },
-        of: Argument::words(&[&sizes[..], &constants, &stream].concat()),
+        of: Argument::words(
+            &[&sizes[..], &[scale.to_bits()], &functions, &flags, &stream].concat(),
+        ),
         mask: contiguous(&options.mask)?,
         relative,
         blocks: match &form.tables {

@@ -17,6 +17,7 @@ mod keys;
 pub mod partial_softmax;
 mod patterns;
 mod relative;
+mod score_functions;
 mod score_mod;
 mod sparse;
 #[cfg(test)]
@@ -32,7 +33,10 @@ pub use self::cpu::{
     RelativeScores,
 };
 pub(crate) use self::patterns::StridedPositions;
-pub use self::{biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout};
+pub use self::{
+    biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout,
+    score_functions::ScoreFunctions,
+};
 use self::{
     partial_softmax::by_head,
     score_mod::{Pairs, ScoreMod},

@@ -3,7 +3,7 @@
 
 use candle_core::Tensor;
 
-use super::{AttentionOptions, relative::BlockPairs};
+use super::{AttentionOptions, relative::BlockPairs, score_functions::ScoreFunctions};
 use crate::Result;
 
 /// One step from products to scores.
@@ -24,14 +24,14 @@ pub(super) enum Pairs<'a> {
 /// Steps of one call.
 pub(super) type Steps<'a> = Vec<Box<dyn ScoreMod + 'a>>;
 
-/// Returns the steps that options ask for: additions, then the cap.
+/// Returns the steps that options ask for: additions, then functions.
 pub(super) fn of_options(options: &AttentionOptions) -> Steps<'_> {
     let mut steps: Steps = Vec::new();
     if let Some(relative) = &options.relative {
         steps.push(Box::new(relative));
     }
-    if let Some(cap) = options.soft_cap {
-        steps.push(Box::new(SoftCap(cap)));
+    if !options.functions.is_identity() {
+        steps.push(Box::new(options.functions));
     }
     steps
 }
@@ -47,12 +47,9 @@ pub(super) fn apply(
         .try_fold(scores, |scores, step| step.apply(&scores, pairs))
 }
 
-/// c tanh(z / c).
-struct SoftCap(f64);
-
-impl ScoreMod for SoftCap {
+impl ScoreMod for ScoreFunctions {
     fn apply(&self, scores: &Tensor, _: Pairs<'_>) -> Result<Tensor> {
-        Ok((scores.affine(self.0.recip(), 0.0)?.tanh()? * self.0)?)
+        Ok(ScoreFunctions::apply(*self, scores)?)
     }
 }
 

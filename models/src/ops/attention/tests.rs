@@ -113,7 +113,7 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                         mask: masked.then(|| valid.to_dtype(dtype)).transpose()?,
                         dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
                         block_masks: block_masks.clone(),
-                        soft_cap,
+                        functions: ScoreFunctions { soft_cap },
                         ..AttentionOptions::default()
                     };
                     let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
@@ -182,7 +182,9 @@ fn gradients_agree_with_differences() {
         let options = AttentionOptions {
             heads: HEADS,
             block_masks: Some(block_masks),
-            soft_cap: Some(2.0),
+            functions: ScoreFunctions {
+                soft_cap: Some(2.0),
+            },
             ..AttentionOptions::default()
         };
         check_gradient(name, &[shape, shape, values], |inputs| {
@@ -291,7 +293,9 @@ fn a_soft_cap_holds_where_weights_are_kept() {
         ["q", "k", "v"].map(|path| Var::from_tensor(&normal(path, &[2, 7, HEADS * 5])).unwrap());
     let options = AttentionOptions {
         heads: HEADS,
-        soft_cap: Some(0.5),
+        functions: ScoreFunctions {
+            soft_cap: Some(0.5),
+        },
         ..AttentionOptions::default()
     };
     let [kept, composed] = [DType::F32, DType::F64].map(|dtype| {

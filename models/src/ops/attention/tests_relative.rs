@@ -203,7 +203,9 @@ fn both_forms_agree_in_gradients_with_and_without_block_masks_mask_and_dropout()
                         dropout: Some(AttentionDropout::new(&rng, batch, 0.3)),
                         block_masks: block_masks.clone(),
                         relative: Some(scores(&cast, reach, 0..length)),
-                        soft_cap: given[1].then_some(2.0),
+                        functions: ScoreFunctions {
+                            soft_cap: given[1].then_some(2.0),
+                        },
                         ..AttentionOptions::default()
                     };
                     let [q, k, v] = [0, 1, 2].map(|i: usize| inputs[i].to_dtype(dtype));
@@ -259,7 +261,9 @@ fn gradients_agree_with_differences() {
                 heads: HEADS,
                 block_masks: block_masks.clone(),
                 relative: Some(scores(&[3, 4, 5].map(|i| Some(&inputs[i])), 2, 0..7)),
-                soft_cap: Some(1.0),
+                functions: ScoreFunctions {
+                    soft_cap: Some(1.0),
+                },
                 ..AttentionOptions::default()
             };
             attend(&inputs[0], &inputs[1], &inputs[2], &options)

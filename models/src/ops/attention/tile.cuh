@@ -6,6 +6,7 @@
 #include "cuda/device.cuh"
 #include "cuda/mma.cuh"
 #include "cuda/philox.cuh"
+#include "ops/attention/score_functions.cuh"
 
 constexpr int OWN = 64;                             // own rows of a block
 constexpr int WARPS = OWN / MMA_ROWS;               // of a block, each with 16 own rows
@@ -22,7 +23,7 @@ constexpr unsigned NONE = 0xffffffffu;
 struct Attention {
     int heads, queries, keys, width, values; // H, Lq, Lk, E, Ev
     float scale;
-    float cap; // c of c tanh(s / c), or 0
+    ScoreFunctions functions;
     int drops;  // whether `stream` is used
     int single; // whether factors of products are rounded to tf32
     Philox stream;

@@ -38,9 +38,10 @@ use self::key_mask::KeyMask;
 pub use self::materialized::attention_materialized;
 pub use self::relative::RelativeScores;
 use self::relative::Tables;
-use self::score_mod::{ScoreMods, SoftCap, Term, TermGradients};
+use self::score_mod::{ScoreMods, Term, TermGradients};
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
+use super::score_functions::ScoreFunctions;
 use crate::autograd::read;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
@@ -68,9 +69,8 @@ pub struct AttentionOptions {
     pub block_masks: Option<BlockMasks>,
     /// Tables of numbers that are added to the scores by distance. `None` adds nothing.
     pub relative: Option<RelativeScores>,
-    /// Bound c of the scores. After all additions a score z becomes c tanh(z / c). `None` for no
-    /// bound.
-    pub soft_cap: Option<f64>,
+    /// Functions of each score, after all additions.
+    pub functions: ScoreFunctions,
     /// Columns (Lk, P) that each of the Lk keys has after its own E columns, in every head and
     /// example. Queries then have E + P columns in each head. Key columns get no gradient.
     pub key_columns: Option<Tensor>,
@@ -81,8 +81,8 @@ pub struct AttentionOptions {
 
 impl AttentionOptions {
     /// Returns whether scores are the scaled products of all queries and keys, key columns
-    /// included: no block masks, nothing added, no bound. Every option is named here, so that a new
-    /// one cannot be forgotten.
+    /// included: no block masks, nothing added, no functions. Every option is named here, so that a
+    /// new one cannot be forgotten.
     pub(super) fn is_plain(&self) -> bool {
         let AttentionOptions {
             heads: _,
@@ -91,11 +91,11 @@ impl AttentionOptions {
             dropout: _,
             block_masks,
             relative,
-            soft_cap,
+            functions,
             key_columns: _,
             padded_queries: _,
         } = self;
-        block_masks.is_none() && relative.is_none() && soft_cap.is_none()
+        block_masks.is_none() && relative.is_none() && functions.is_identity()
     }
 
     /// Refuses options that do not fit `batch` examples of `queries` and `keys`, with rows of so
@@ -131,12 +131,7 @@ impl AttentionOptions {
         if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
             bail!("{NAME}: dropout needs one counter for each of {batch} examples");
         }
-        if self
-            .soft_cap
-            .is_some_and(|cap| !(cap > 0.0 && cap.is_finite()))
-        {
-            bail!("{NAME}: a soft cap of {:?} is not above 0", self.soft_cap);
-        }
+        self.functions.check(NAME)?;
         if let Some(relative) = &self.relative {
             relative.check((batch, heads), (queries, keys))?;
         }
@@ -202,7 +197,7 @@ struct Attention {
     key_columns: Option<(Vec<f32>, usize)>,
     /// The largest distance in the tables, and the keys that have a position.
     distances: Option<(usize, Range<usize>)>,
-    soft_cap: Option<f64>,
+    functions: ScoreFunctions,
 }
 
 impl Attention {
@@ -233,7 +228,7 @@ impl Attention {
                 None => None,
             },
             distances: relative.map(|relative| (relative.reach, relative.keys.clone())),
-            soft_cap: options.soft_cap,
+            functions: options.functions,
         })
     }
 
@@ -279,10 +274,7 @@ impl Attention {
             self_attention: self.self_attention,
             dropout: self.dropout.as_ref(),
             block_masks: self.block_masks.as_ref(),
-            score_mods: ScoreMods {
-                term: None,
-                cap: self.soft_cap.map(SoftCap::new),
-            },
+            score_mods: self.functions.into(),
         })
     }
 

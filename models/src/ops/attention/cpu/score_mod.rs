@@ -22,6 +22,7 @@ use lra_cpu::tile::{SIDE, Tile64};
 use super::args::Head;
 use super::bias::{Bias, BiasGradient};
 use super::relative::{Places, TableGradients, Tables};
+use crate::ops::attention::score_functions::ScoreFunctions;
 
 /// Modifications of the scores of one call.
 #[derive(Clone, Copy, Default)]
@@ -42,6 +43,15 @@ pub(super) enum Term<'a> {
 pub(super) enum TermGradients<'a> {
     ByPair(BiasGradient<'a>),
     ByDistance(&'a TableGradients<'a>),
+}
+
+impl From<ScoreFunctions> for ScoreMods<'_> {
+    fn from(functions: ScoreFunctions) -> Self {
+        ScoreMods {
+            term: None,
+            cap: functions.soft_cap.map(SoftCap::new),
+        }
+    }
 }
 
 impl ScoreMods<'_> {
@@ -176,7 +186,7 @@ pub(super) struct SoftCap(f32);
 
 impl SoftCap {
     /// Creates the cap of scores in units of the natural logarithm.
-    pub(super) fn new(cap: f64) -> Self {
+    fn new(cap: f64) -> Self {
         SoftCap((cap * LOG2_E) as f32)
     }
 

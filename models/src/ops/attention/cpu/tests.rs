@@ -185,7 +185,7 @@ fn a_learned_bias_meets_its_twin() {
         let mask = mask(&mut sampler, batch, length, true);
         for (mask, cap) in [(None, None), (Some(&mask), None), (Some(&mask), Some(1.5))] {
             let options = AttentionOptions {
-                soft_cap: cap,
+                functions: ScoreFunctions { soft_cap: cap },
                 ..options(heads, mask)
             };
             agree(
@@ -271,7 +271,9 @@ fn a_soft_cap_meets_its_twin() {
         let x = [sampler.normal(&[2, length, 3 * heads * width], 1.5)];
         let mask = mask(&mut sampler, 2, length, true);
         let options = AttentionOptions {
-            soft_cap: Some(cap),
+            functions: ScoreFunctions {
+                soft_cap: Some(cap),
+            },
             ..options(heads, Some(&mask))
         };
         agree(
@@ -554,7 +556,9 @@ fn shapes_that_do_not_fit_are_errors() {
     }
     for cap in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let options = AttentionOptions {
-            soft_cap: Some(cap),
+            functions: ScoreFunctions {
+                soft_cap: Some(cap),
+            },
             ..options(2, None)
         };
         let refused = attention_packed(&x, &options).unwrap_err();
