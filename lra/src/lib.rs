@@ -116,6 +116,8 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         let models: Vec<_> = own.models.iter().copied().chain(torch).collect();
         models::register(&models).map_err(|error| error.to_string())
     });
+    let registered = registered
+        .and_then(|()| own_crate::check_settings(own.models).map_err(|error| error.to_string()));
     let registered = registered.and_then(|()| own_crate::register_tasks(own.tasks));
     if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
         stderr::error(&error);

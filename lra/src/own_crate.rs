@@ -4,8 +4,11 @@
 use std::sync::OnceLock;
 
 use datasets::Task;
-use models::Model;
+use models::{Model, Options};
 use results::published;
+
+use crate::error::{Class, Classify, Result};
+use crate::{overlay, spec, suggest};
 
 /// Models and tasks of a program's own.
 #[derive(Clone, Copy, Default)]
@@ -26,6 +29,23 @@ impl<'a> From<&'a [&'static Model]> for Own<'a> {
     fn from(models: &'a [&'static Model]) -> Self {
         Own { models, tasks: &[] }
     }
+}
+
+/// Checks the settings of a program's own models ([`Model::settings()`]), which are in the registry
+/// by now.
+///
+/// # Errors
+/// They name a setting that no model has, or give one a value that it cannot have.
+pub(crate) fn check_settings(own: &[&Model]) -> Result<()> {
+    for model in own {
+        let origin = format!("model {}", model.name);
+        let mut all = spec::general_defaults();
+        all["model"] = model.defaults();
+        overlay::merge(&mut all, &model.settings().class(Class::Usage)?, &origin)?;
+        let options = Options::try_of(model);
+        options.map_err(|error| suggest::of_model(error).during(origin))?;
+    }
+    Ok(())
 }
 
 /// Adds a program's own tasks to the registry.
@@ -80,4 +100,37 @@ pub(crate) fn set(built_from: Crate) {
 /// Returns the crate of this program; `None` if it was not set.
 pub(crate) fn built_from() -> Option<&'static Crate> {
     BUILT_FROM.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_settings_of_an_own_model_are_errors_that_name_the_nearest_ones() {
+        let checked = |settings: &'static str| {
+            let model = Model {
+                settings,
+                ..*models::MODELS[0]
+            };
+            check_settings(&[&model]).map_err(|error| error.to_string())
+        };
+        let name = models::MODELS[0].name;
+        let told = checked(r#"{"block": {"layres": 3}}"#).unwrap_err();
+        let expected = "unknown setting 'block.layres'; did you mean 'block.layers'?";
+        assert_eq!(told, format!("model {name}: {expected}"));
+        let told = checked(r#"{"trian": {"steps": 3}}"#).unwrap_err();
+        assert!(told.contains("did you mean 'train.steps'?"), "{told}");
+        let told = checked(r#"{"block": {"norm": "layr"}}"#).unwrap_err();
+        let expected = "unknown value of block.norm 'layr'; did you mean 'layer'?";
+        assert_eq!(told, format!("model {name}: {expected}"));
+        let told = checked(r#"{"block": {"dropout": 2.0}}"#).unwrap_err();
+        assert!(
+            told.contains("block.dropout = 2.0 is out of range"),
+            "{told}"
+        );
+        assert!(checked("{").is_err());
+        assert_eq!(checked(r#"{"train": {"steps": 3}}"#), Ok(()));
+        assert!(check_settings(models::MODELS).is_ok());
+    }
 }

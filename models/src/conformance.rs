@@ -231,7 +231,7 @@ impl Component {
     /// # Errors
     /// [`Error::Option`] with the reason why it cannot.
     pub fn try_around(&self, model: &Model, choice: &Choice) -> crate::Result<()> {
-        without_weights(model, &self.set(&Options::of(model), choice)?).map(drop)
+        without_weights(model, &self.set(&Options::try_of(model)?, choice)?).map(drop)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     encoder,
     loss::Loss,
     options::{
-        BlockOptions, EmbedOptions, HeadOptions, Layers, OptionSet, Range, overlay, to_json,
+        self, BlockOptions, EmbedOptions, HeadOptions, Layers, OptionSet, Range, overlay, to_json,
     },
 };
 
@@ -318,28 +318,60 @@ impl Variant {
 }
 
 impl Options {
-    /// Returns the default options for `model`: the defaults of all sections, with the model's own
-    /// settings ([`Model::settings()`]) in place of some of them. Settings that are not JSON are
-    /// ignored.
+    /// Returns the default options for `model`, as [`Options::try_of`] does, where its settings are
+    /// known to be right: those of this crate's models are.
     ///
     /// # Panics
-    /// If the settings name an unknown section, or an unknown option of the embedding, the block or
-    /// the head, or give one a value of another type.
+    /// If [`Options::try_of`] fails.
     #[must_use]
     pub fn of(model: &Model) -> Self {
+        Self::try_of(model).unwrap_or_else(|error| panic!("model {}: {error}", model.name))
+    }
+
+    /// Returns the default options for `model`: the defaults of all sections, with the model's own
+    /// settings ([`Model::settings()`]) in place of some of them. Those of the section `train` are
+    /// left to the program that trains.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if the settings are no object of sections, or name an unknown section or
+    /// an unknown option of the embedding, the block or the head; errors of [`options::read`] for a
+    /// value that such an option cannot have.
+    pub fn try_of(model: &Model) -> Result<Self> {
         let mut settings = json!({
             "embed": EmbedOptions::default(),
             "block": BlockOptions::default(),
             "head": HeadOptions::default(),
             "model": model.defaults(),
         });
-        if let Ok(Value::Object(mut own)) = model.settings() {
-            own.remove("train");
-            overlay(&mut settings, &Value::Object(own));
+        let refuse = |reason: String| {
+            Err(Error::Options {
+                section: model.name.to_owned(),
+                reason,
+            })
+        };
+        let Value::Object(own) = model.settings()? else {
+            return refuse("the settings are no object of sections".to_owned());
+        };
+        for (name, values) in &own {
+            match settings.get_mut(name) {
+                Some(section) => overlay(section, values),
+                None if name == "train" => {}
+                None => return refuse(format!("unknown section `{name}`")),
+            }
         }
-        // A test of the registry reads every entry's settings.
-        serde_json::from_value(settings).expect("settings of a registry's entry")
+        Ok(Self {
+            embed: section("embed", &settings)?,
+            block: section("block", &settings)?,
+            head: section("head", &settings)?,
+            model: settings["model"].take(),
+        })
     }
+}
+
+/// Reads the section called `name`.
+fn section<T: OptionSet>(name: &str, settings: &Value) -> Result<T> {
+    let usual = to_json(&T::default());
+    options::read(name, &settings[name], &usual, T::RANGES)
 }
 
 impl<'a> ModelContext<'a> {

@@ -4,8 +4,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Error, Inputs, MODELS, Options, Parameters, Pass, Reference, RngKey, Shape, Tokens,
-    mixers,
+    Classifier, Error, Inputs, MODELS, Model, Options, Parameters, Pass, Reference, RngKey, Shape,
+    Tokens, mixers,
     options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, OptionSet, Residual},
 };
 use rayon::prelude::*;
@@ -378,5 +378,36 @@ fn settings_of_every_entry_can_be_read() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn settings_that_a_model_cannot_have_are_errors() {
+    let told = |settings: &'static str| {
+        let model = Model {
+            settings,
+            ..*MODELS[0]
+        };
+        Options::try_of(&model).unwrap_err().to_string()
+    };
+    for (settings, expected) in [
+        (
+            r#"{"block": {"nrom": "rms"}}"#,
+            "block.*: unknown field `nrom`",
+        ),
+        (
+            r#"{"block": {"norm": "rsm"}}"#,
+            "block.norm = \"rsm\" is none of its values: layer",
+        ),
+        (
+            r#"{"block": {"dropout": 1}}"#,
+            "block.dropout = 1 is out of range",
+        ),
+        (r#"{"blocks": {"norm": "rms"}}"#, "unknown section `blocks`"),
+        ("[]", "no object of sections"),
+        ("{", "EOF"),
+    ] {
+        let told = told(settings);
+        assert!(told.contains(expected), "{settings}: {told}");
     }
 }
