@@ -13,8 +13,8 @@
 //! `segment` S (0: ⌈√N⌉, N the longest length); `lower` blocks (0: half of `block.layers`, rounded
 //! up); `upper` blocks (0: the rest of `block.layers`); `mixer` of the lower blocks, any model
 //! without settings of its own, with its default options; `aggregate`: `mean` over valid positions,
-//! `first` position (HIBERT has the last), or `attention`, W_O MAB(z, h) with one learned vector z
-//! (see `head.pooling = attention`).
+//! the `first` of them (HIBERT has the last position), or `attention`, W_O MAB(z, h) with one
+//! learned vector z (see `head.pooling = attention`).
 //!
 //! # Padding
 //!
@@ -173,6 +173,17 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     }))
 }
 
+/// Returns the first valid one of the states (R, S, D) of each segment, as (R, D). In a segment
+/// without a valid position it is that at position 0.
+fn first_valid(hidden: &Tensor, mask: &Mask) -> Result<Tensor> {
+    let (rows, size, _) = hidden.dims3()?;
+    let places = Mask::places(Some(mask), (rows, size))?;
+    let first = |row: &Vec<usize>| row.first().map_or(0, |place| *place as u32);
+    let first: Vec<u32> = places.iter().map(first).collect();
+    let first = Tensor::from_vec(first, (rows, 1), hidden.device())?;
+    Ok(take(hidden, &first)?.squeeze(1)?)
+}
+
 struct Hierarchical {
     segment: usize,
     lower: Box<dyn Encoder>,
@@ -208,7 +219,10 @@ impl Encoder for Hierarchical {
         let within = within.with_mask(mask.as_ref());
         let encoded = self.lower.forward(&x, &within)?;
         let (hidden, valid) = (&encoded.hidden, encoded.mask.as_ref());
-        let v = self.pool.forward(hidden, valid, &within)?;
+        let v = match (&self.pool, valid) {
+            (Pool::First, Some(valid)) => first_valid(hidden, valid)?,
+            _ => self.pool.forward(hidden, valid, &within)?,
+        };
         let v = match &self.output {
             Some(output) => output.forward(&v)?,
             None => v,
@@ -335,6 +349,26 @@ mod tests {
             let difference = (second - alone.unwrap().hidden).unwrap().abs().unwrap();
             let most = difference.max_all().unwrap().to_scalar::<f64>().unwrap();
             assert_eq!(most < 1e-12, apart, "{most}");
+        }
+    }
+
+    /// Without upper blocks, the vector of a single segment is one of its states.
+    #[test]
+    fn first_is_the_first_valid_position_wherever_padding_is() {
+        let parameters = parameters();
+        let options = json!({"segment": 3, "lower": 2, "aggregate": "first"});
+        let hierarchical = encoder(&MODEL, options, &parameters, "");
+        let transformer = encoder(&transformer::MODEL, json!({}), &parameters, "lower");
+        let x = normal("x", &[4, 3, 4]);
+        let valid = [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0], [0.0; 3]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
+        let pass = pass().with_mask(Some(&mask));
+        let actual = hierarchical.forward(&x, &pass).unwrap().hidden;
+        let states = transformer.forward(&x, &pass).unwrap().hidden;
+        for (row, place) in [0, 1, 2, 0].into_iter().enumerate() {
+            let of_row = |x: &Tensor, at| x.narrow(0, row, 1).and_then(|x| x.narrow(1, at, 1));
+            let (actual, expected) = (of_row(&actual, 0), of_row(&states, place));
+            close(&actual.unwrap(), &expected.unwrap(), 1e-12, "first");
         }
     }
 
