@@ -65,7 +65,7 @@ pub fn exp<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     s.select_f32s(overflows, s.splat_f32s(f32::INFINITY), y)
 }
 
-/// Computes e^x - 1, within 3 units in the last place, for x between -87 and 88.
+/// Computes e^x - 1, within 3 units in the last place, for x between -87 and 88; -1 for smaller x.
 #[inline(always)]
 pub fn exp_m1<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     // Near 0 by x (1 + x/2 (1 + x/3 (..))), since 1 has too few digits beside a small x.
@@ -86,9 +86,16 @@ const HALF_PI: [f32; 3] = [1.570_312_5, 4.837_513e-4, 7.549_789_5e-8];
 const SIN: [f32; 3] = [-1.951_529_6e-4, 8.332_161e-3, -1.666_665_5e-1];
 const COS: [f32; 3] = [2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2];
 
-/// Computes (sin x, cos x), within 1.5e-7 for |x| below 3000.
+/// The largest argument of a sine. Larger numbers are half a radian or more apart, so they say
+/// nothing about the angle.
+const LARGEST_ANGLE: f32 = 4_194_304.0;
+
+/// Computes (sin x, cos x), within 1.5e-7 for |x| below 3000; (0, 1) for |x| above
+/// [`LARGEST_ANGLE`]. NaN stays NaN.
 #[inline(always)]
 pub fn sin_cos<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
+    let too_large = s.greater_than_f32s(s.abs_f32s(x), s.splat_f32s(LARGEST_ANGLE));
+    let x = s.select_f32s(too_large, s.splat_f32s(0.0), x);
     let quarters = s.mul_f32s(x, s.splat_f32s(std::f32::consts::FRAC_2_PI));
     let rounded = s.add_f32s(quarters, s.splat_f32s(TO_INTEGER));
     let n = s.sub_f32s(rounded, s.splat_f32s(TO_INTEGER));
@@ -296,6 +303,27 @@ mod tests {
     }
 
     #[test]
+    fn sines_and_cosines_of_large_numbers_are_bounded() {
+        let large = (12..128).map(|i| 1.3 * 2f32.powi(i));
+        let large: Vec<f32> = large.chain([f32::MAX, f32::INFINITY]).collect();
+        let x: Vec<f32> = large.iter().flat_map(|x| [*x, -x]).collect();
+        for isa in Isa::all() {
+            let (sin, cos) = (apply(isa, Sin, &x), apply(isa, Cos, &x));
+            for ((x, sin), cos) in x.iter().zip(sin).zip(cos) {
+                let is_in_range = sin.abs() < 1.001 && cos.abs() < 1.001;
+                assert!(is_in_range, "{isa:?} {x}: {sin} {cos}");
+                let known = x.abs() <= LARGEST_ANGLE;
+                assert!(
+                    known || (sin, cos) == (0.0, 1.0),
+                    "{isa:?} {x}: {sin} {cos}"
+                );
+            }
+            let none = [f32::NAN];
+            assert!(apply(isa, Sin, &none)[0].is_nan() && apply(isa, Cos, &none)[0].is_nan());
+        }
+    }
+
+    #[test]
     fn exponentials_at_the_ends() {
         let x = [
             f32::NEG_INFINITY,
@@ -321,6 +349,8 @@ mod tests {
             );
             assert_eq!(y[..5], [0.0, 0.0, 0.0, 1.0, 8.0]);
             assert!(y[5].is_nan());
+            let y = apply(isa, ExpM1, &[f32::NEG_INFINITY, -1e38, -88.0]);
+            assert_eq!(y, [-1.0; 3]);
         }
     }
 

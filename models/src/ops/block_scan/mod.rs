@@ -27,7 +27,8 @@ use crate::ops::supports;
 pub struct BlockScan<'a> {
     /// Values v (B, L, J, P), which are added to the states of the P channels of each of J blocks.
     pub values: &'a Tensor,
-    /// Steps δ (B, L, J, P) of each channel. At 0, a position leaves the states as they were.
+    /// Steps δ (B, L, J, P) of each channel. At 0, a position leaves the states as they were. Steps
+    /// can be long: what vanishes within one is 0, whatever its angle.
     pub steps: &'a Tensor,
     /// Selection (B, L, J, 3 N): the input coefficients b of each of J blocks, N complex numbers,
     /// and behind them the N real weights c of the states in the output.
@@ -97,6 +98,8 @@ fn composed(operands: &BlockScan) -> Result<Tensor> {
     let (grown, angle) = (exp_m1(&power(&rates.re)?)?, power(&rates.im)?);
     // e^(x + iy) - 1 = (e^x - 1) cos y - 2 sin²(y/2) + i e^x sin y.
     let size = (&grown + 1.0)?;
+    // What vanishes has no angle, and that of a long step may be no number.
+    let angle = size.gt(0.0)?.where_cond(&angle, &angle.zeros_like()?)?;
     let turned = ((angle.affine(0.5, 0.0)?.sin()?.sqr()? * 2.0)? - grown * angle.cos()?)?.neg()?;
     let risen = (size * angle.sin()?)?;
     let decay = Complex::new((&turned + 1.0)?, risen.clone());

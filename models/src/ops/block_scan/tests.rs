@@ -48,18 +48,25 @@ fn the_kernel_meets_its_composed_form() {
     }
 }
 
-/// Results of both forms and their gradients, in f32, at steps so short that e^(δ a) is nearly 1.
-#[test]
-fn short_steps_keep_their_digits() {
+/// Returns random operands of a scan of `length` positions but the steps: values, selection, these
+/// rates, and bias.
+fn operands(length: usize, rates: [f64; 4]) -> [Tensor; 4] {
     let mut sampler = Sampler::new(348);
-    let [values, _, selection, _, bias] = shapes([1, 500, 2, 2, 3]);
+    let [values, _, selection, _, bias] = shapes([1, length, 2, 2, 3]);
     let [values, selection, bias] =
         [values, selection, bias].map(|shape| sampler.normal(&shape, 1.0));
-    let rates = Tensor::new(&[-0.5, -0.25, 0.0, 3.0], &Device::Cpu).unwrap();
-    let of = |dtype, f: &dyn Fn(&BlockScan) -> Result<Tensor>| {
+    let rates = Tensor::new(&rates, &Device::Cpu).unwrap();
+    [values, selection, rates, bias]
+}
+
+/// Checks y, and the gradients of its sum, of both forms in f32 where every step is `step`. Those
+/// of the composed form in f64 with steps of `reference` are expected.
+fn check_in_f32([values, selection, rates, bias]: &[Tensor; 4], step: f64, reference: f64) {
+    let of = |dtype, step: f64, f: &dyn Fn(&BlockScan) -> Result<Tensor>| {
         let var = |x: &Tensor| Var::from_tensor(&x.to_dtype(dtype).unwrap()).unwrap();
-        let steps = (values.ones_like().unwrap() * 1e-5).unwrap();
-        let all = [&values, &steps, &selection, &rates, &bias].map(var);
+        let steps = values.to_dtype(DType::F64).unwrap().ones_like().unwrap();
+        let steps = (steps * step).unwrap();
+        let all = [values, &steps, selection, rates, bias].map(var);
         let [values, steps, selection, rates, bias] = all.each_ref().map(|it| it.as_tensor());
         let y = f(&BlockScan {
             values,
@@ -76,20 +83,36 @@ fn short_steps_keep_their_digits() {
         let numbers = numbers.map(|x| x.unwrap().to_vec1::<f64>().unwrap());
         numbers.collect::<Vec<_>>()
     };
-    let expected = of(DType::F64, &composed);
+    let expected = of(DType::F64, reference, &composed);
     for (form, got) in [
-        ("kernel", of(DType::F32, &block_scan)),
-        ("composed", of(DType::F32, &composed)),
+        ("kernel", of(DType::F32, step, &block_scan)),
+        ("composed", of(DType::F32, step, &composed)),
     ] {
         for (which, (got, expected)) in got.iter().zip(&expected).enumerate() {
             let largest = expected.iter().fold(0.0, |most: f64, y| most.max(y.abs()));
             for (got, expected) in got.iter().zip(expected) {
-                let error = (got - expected).abs() / largest;
+                let error = (got - expected).abs();
                 // That of the rates is a sum of differences between nearly equal numbers.
                 let most = if which == 4 { 2e-3 } else { 3e-5 };
-                assert!(error < most, "{form}, {which}: {got} {expected}");
+                let place = format!("{form}, step {step}, {which}");
+                assert!(error <= most * largest, "{place}: {got} {expected}");
             }
         }
+    }
+}
+
+/// Steps so short that e^(δ a) is nearly 1.
+#[test]
+fn short_steps_keep_their_digits() {
+    check_in_f32(&operands(500, [-0.5, -0.25, 0.0, 3.0]), 1e-5, 1e-5);
+}
+
+/// Steps so long that angles have no digits, or are no numbers in f32. Nothing depends on the
+/// length of a step within which all states vanish.
+#[test]
+fn states_vanish_within_long_steps() {
+    for step in [1e8, 1e12, f64::from(f32::MAX / 2.0)] {
+        check_in_f32(&operands(40, [-0.5, -0.25, 0.0, 9.0]), step, 1e3);
     }
 }
 
