@@ -111,7 +111,7 @@ pub fn task_rows(rows: usize) -> usize {
 
 /// Splits off the first `count` pieces of `len` elements each. Pieces beyond the end of the buffer
 /// are shorter or empty.
-pub fn split_mut(mut buffer: &mut [f32], len: usize, count: usize) -> Vec<&mut [f32]> {
+pub fn split_mut<T>(mut buffer: &mut [T], len: usize, count: usize) -> Vec<&mut [T]> {
     let piece = |_| {
         let len = len.min(buffer.len());
         let (piece, rest) = std::mem::take(&mut buffer).split_at_mut(len);

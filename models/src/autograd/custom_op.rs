@@ -125,6 +125,23 @@ where
     )
 }
 
+/// Returns what `op` saves in a pass after which there is no backward pass.
+#[cfg(test)]
+pub(crate) fn saved_without_graph<'a, O, const N: usize, T>(
+    op: &O,
+    operands: [impl Into<Input<'a>>; N],
+) -> Result<O::Saved>
+where
+    O: CustomOp<N, T>,
+    T: WithDType,
+{
+    let (places, tensors) = operands::arrange(operands.map(Into::into))?;
+    let shapes: Vec<Shape> = tensors.iter().map(|x| x.shape().clone()).collect();
+    let readings = read_all::<T>(O::NAME, &tensors)?;
+    let (_, _, saved) = op.forward(operands::views(places, &readings, &shapes), false)?;
+    Ok(saved)
+}
+
 /// Computes gradients, each with the index of its operand unless it is not wanted, from the output
 /// and its gradient.
 type Backward<T> =

@@ -32,6 +32,8 @@ mod operands;
 mod storage;
 mod tensor_op;
 
+#[cfg(test)]
+pub(crate) use self::custom_op::saved_without_graph;
 pub(crate) use self::custom_op::{BackwardPass, CustomOp, Gradient, apply};
 pub(crate) use self::grad_inputs::GradInputs;
 pub(crate) use self::graph_output::graph_output;

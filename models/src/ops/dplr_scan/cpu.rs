@@ -5,6 +5,7 @@
 //! width, and nothing is fused.
 
 use candle_core::{Result, Shape, Tensor, WithDType};
+use lra_cpu::buffers::split_mut;
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::workspaces::Workspaces;
@@ -25,7 +26,7 @@ pub(crate) fn dplr_scan<T: WithDType>(operands: [&Tensor; 6]) -> Result<Tensor> 
     apply::<_, 6, T>(Scan, operands)
 }
 
-struct Scan;
+pub(super) struct Scan;
 
 /// Operands of the scan, and its sizes.
 struct Operands<'a, T> {
@@ -143,30 +144,30 @@ impl<T: WithDType> CustomOp<6, T> for Scan {
     /// The states before each chunk (B, H, L / 32, K, V).
     type Saved = Vec<T>;
 
-    fn forward(&self, operands: [View<T>; 6], _: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
+    fn forward(&self, operands: [View<T>; 6], keeps: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
         let of = Operands::new(&operands)?;
         let row = of.heads * of.values;
         let mut y = vec![T::zero(); of.batch * of.length * row];
         let kept_of_one = of.heads * of.chunks() * of.state();
-        let mut kept = vec![T::zero(); of.batch * kept_of_one];
+        let mut kept = vec![T::zero(); if keeps { of.batch * kept_of_one } else { 0 }];
         if !of.is_empty() {
             let isa = Isa::current();
             let y = y.par_chunks_mut(of.length * row).enumerate();
             let zeros = || [of.state(), of.values].map(|len| vec![T::zero(); len]);
             let workspaces = Workspaces::new(of.batch, zeros);
-            y.zip(kept.par_chunks_mut(kept_of_one))
-                .for_each(|((sequence, y), kept)| {
-                    workspaces.lend(|[state, read]| {
-                        isa.run(Forward {
-                            of: &of,
-                            sequence,
-                            y,
-                            kept,
-                            state,
-                            read,
-                        });
+            let kept = split_mut(&mut kept, kept_of_one, of.batch);
+            y.zip(kept).for_each(|((sequence, y), kept)| {
+                workspaces.lend(|[state, read]| {
+                    isa.run(Forward {
+                        of: &of,
+                        sequence,
+                        y,
+                        kept,
+                        state,
+                        read,
                     });
                 });
+            });
         }
         let shape = (of.batch, of.length, of.heads, of.values);
         Ok((y, shape.into(), kept))
@@ -216,7 +217,7 @@ struct Forward<'a, T> {
     sequence: usize,
     /// (L, H, V).
     y: &'a mut [T],
-    /// (H, L / 32, K, V).
+    /// (H, L / 32, K, V); empty if no states are kept.
     kept: &'a mut [T],
     /// Working memory: the state (K, V), and Sᵀ a (V).
     state: &'a mut [T],
@@ -232,7 +233,7 @@ impl<T: WithDType> Kernel for Forward<'_, T> {
         for head in 0..of.heads {
             state.fill(T::zero());
             for t in 0..of.length {
-                if t % CHUNK == 0 {
+                if t % CHUNK == 0 && !self.kept.is_empty() {
                     let place = (head * of.chunks() + t / CHUNK) * of.state();
                     self.kept[place..][..of.state()].copy_from_slice(state);
                 }

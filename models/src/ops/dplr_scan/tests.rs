@@ -1,6 +1,7 @@
 use candle_core::Device;
 
 use super::*;
+use crate::autograd::saved_without_graph;
 use crate::ops::testing::{Sampler, agree};
 use crate::ops::{GatedLinearAttentionOptions, gated_linear_attention};
 use crate::testing::{check_gradient, close, normal};
@@ -86,6 +87,14 @@ fn the_delta_rule_is_a_case_of_it() {
         writes: &written,
     });
     close(&actual.unwrap(), &expected, 1e-10, "delta rule");
+}
+
+#[test]
+fn without_a_graph_no_state_is_kept() {
+    let [x, v] = [4, 5].map(|width| normal("x", &[2, 40, 2, width]));
+    let operands = [&x, &x, &x, &v, &x, &x];
+    let kept = saved_without_graph::<_, 6, f64>(&cpu::Scan, operands).unwrap();
+    assert!(kept.is_empty());
 }
 
 #[test]

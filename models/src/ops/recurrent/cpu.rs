@@ -5,6 +5,7 @@
 //! width: no sum is split, and nothing is fused.
 
 use candle_core::{Result, Shape, Tensor, WithDType};
+use lra_cpu::buffers::split_mut;
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::workspaces::Workspaces;
@@ -88,8 +89,8 @@ pub(crate) fn recurrent<T: Number>(
     apply::<_, 4, T>(Recurrent { cell }, operands)
 }
 
-struct Recurrent {
-    cell: Cell,
+pub(super) struct Recurrent {
+    pub(super) cell: Cell,
 }
 
 /// Operands of a recurrence, and its sizes.
@@ -211,18 +212,16 @@ impl<T: Number> CustomOp<4, T> for Recurrent {
     type Saved = Vec<T>;
     const READS_OUTPUT: bool = true;
 
-    fn forward(&self, operands: [View<T>; 4], _: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
+    fn forward(&self, operands: [View<T>; 4], keeps: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
         let operands = Operands::new(self.cell, &operands)?;
         let (batch, length, width) = (operands.batch, operands.length, operands.width);
         let mut y = vec![T::zero(); batch * length * width];
-        let mut kept = vec![T::zero(); batch * operands.chunks() * width];
+        let kept_of_one = operands.chunks() * width;
+        let mut kept = vec![T::zero(); if keeps { batch * kept_of_one } else { 0 }];
         if !operands.is_empty() {
             let isa = Isa::current();
             let rows = y.par_chunks_mut(length * width).enumerate();
-            let kept: Vec<&mut [T]> = match operands.chunks() {
-                0 => (0..batch).map(|_| &mut [][..]).collect(),
-                chunks => kept.chunks_mut(chunks * width).collect(),
-            };
+            let kept = split_mut(&mut kept, kept_of_one, batch);
             let workspaces = Workspaces::new(batch, || States::new(&operands));
             rows.zip(kept).for_each(|((sequence, y), kept)| {
                 workspaces.lend(|states| {
@@ -323,7 +322,7 @@ impl<T: Number> Kernel for Forward<'_, T> {
         h.fill(T::zero());
         c.fill(T::zero());
         for (t, y) in self.y.chunks_exact_mut(width).enumerate() {
-            if of.cell == Cell::Lstm && t % CHUNK == 0 {
+            if t % CHUNK == 0 && !self.kept.is_empty() {
                 self.kept[t / CHUNK * width..][..width].copy_from_slice(c);
             }
             if !of.is_padding(self.sequence, t) {

@@ -1,6 +1,7 @@
 use candle_core::Device;
 
 use super::*;
+use crate::autograd::saved_without_graph;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::{check_gradient, normal};
 
@@ -79,6 +80,16 @@ fn gradients_are_difference_quotients() {
             });
         }
     }
+}
+
+#[test]
+fn without_a_graph_no_state_is_kept() {
+    let x = normal("x", &[2, 40, 8]);
+    let (weight, bias) = (normal("w", &[8, 2]), normal("b", &[8]));
+    let lstm = cpu::Recurrent { cell: Cell::Lstm };
+    let operands = [Some(&x), Some(&weight), Some(&bias), None];
+    let kept = saved_without_graph::<_, 4, f64>(&lstm, operands).unwrap();
+    assert!(kept.is_empty());
 }
 
 #[test]

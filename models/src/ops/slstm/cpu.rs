@@ -4,6 +4,7 @@
 //! m cancels in h, so the backward pass holds it constant.
 
 use candle_core::{Result, Shape, Tensor};
+use lra_cpu::buffers::split_mut;
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::workspaces::Workspaces;
@@ -33,7 +34,7 @@ pub(crate) fn slstm<T: Number>(
     apply::<_, 3, T>(Slstm, [x.into(), weight.into(), Input::from(mask)])
 }
 
-struct Slstm;
+pub(super) struct Slstm;
 
 /// Operands of the recurrence, and its sizes.
 struct Operands<'a, T> {
@@ -145,28 +146,28 @@ impl<T: Number> CustomOp<3, T> for Slstm {
     type Saved = Vec<T>;
     const READS_OUTPUT: bool = true;
 
-    fn forward(&self, operands: [View<T>; 3], _: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
+    fn forward(&self, operands: [View<T>; 3], keeps: bool) -> Result<(Vec<T>, Shape, Vec<T>)> {
         let of = Operands::new(&operands)?;
         let row = of.heads * of.width;
         let mut y = vec![T::zero(); of.batch * of.length * row];
         let kept_of_one = of.heads * of.chunks() * KEPT * of.width;
-        let mut kept = vec![T::zero(); of.batch * kept_of_one];
+        let mut kept = vec![T::zero(); if keeps { of.batch * kept_of_one } else { 0 }];
         if !of.is_empty() {
             let isa = Isa::current();
             let y = y.par_chunks_mut(of.length * row).enumerate();
             let workspaces = Workspaces::new(of.batch, || Position::new(&of));
-            y.zip(kept.par_chunks_mut(kept_of_one))
-                .for_each(|((sequence, y), kept)| {
-                    workspaces.lend(|position| {
-                        isa.run(Forward {
-                            of: &of,
-                            sequence,
-                            y,
-                            kept,
-                            position,
-                        });
+            let kept = split_mut(&mut kept, kept_of_one, of.batch);
+            y.zip(kept).for_each(|((sequence, y), kept)| {
+                workspaces.lend(|position| {
+                    isa.run(Forward {
+                        of: &of,
+                        sequence,
+                        y,
+                        kept,
+                        position,
                     });
                 });
+            });
         }
         let shape = (of.batch, of.length, of.heads, of.width);
         Ok((y, shape.into(), kept))
@@ -217,7 +218,7 @@ struct Forward<'a, T> {
     sequence: usize,
     /// (L, H, E).
     y: &'a mut [T],
-    /// (H, L / 32, 3, E).
+    /// (H, L / 32, 3, E); empty if no states are kept.
     kept: &'a mut [T],
     position: &'a mut Position<T>,
 }
@@ -262,7 +263,7 @@ impl<T: Number> Kernel for Forward<'_, T> {
             h.fill(T::zero());
             of.clear(states);
             for t in 0..of.length {
-                if t % CHUNK == 0 {
+                if t % CHUNK == 0 && !self.kept.is_empty() {
                     let place = (head * of.chunks() + t / CHUNK) * KEPT * width;
                     self.kept[place..][..KEPT * width].copy_from_slice(states);
                 }

@@ -1,6 +1,7 @@
 use candle_core::Device;
 
 use super::*;
+use crate::autograd::saved_without_graph;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::{check_gradient, close, normal};
 
@@ -66,6 +67,14 @@ fn large_gates_overflow_nothing() {
             assert!((h - 1f64.tanh()).abs() < 1e-6, "{dtype:?}: {h}");
         }
     }
+}
+
+#[test]
+fn without_a_graph_no_state_is_kept() {
+    let (x, weight) = (normal("x", &[2, 40, 2, 12]), normal("w", &[2, 12, 3]));
+    let operands = [Some(&x), Some(&weight), None];
+    let kept = saved_without_graph::<_, 3, f64>(&cpu::Slstm, operands).unwrap();
+    assert!(kept.is_empty());
 }
 
 #[test]
