@@ -8,7 +8,8 @@
 //! c = `block.expert_capacity`, in the order of positions, first choices before second ones (0: no
 //! limit; evaluation has no limit). A token that is turned away gets 0 from that expert. Losses,
 //! per sequence: `balance` = X Σ_e f_e P_e, with f_e the fraction of its valid tokens whose first
-//! choice is e and P_e their mean p_e; `router_z` = their mean (log Σ exp(x W_r))².
+//! choice is e and P_e their mean p_e; `router_z` = their mean (log Σ exp(x W_r))² (Zoph et al.,
+//! 2022, "ST-MoE", arXiv:2202.08906). The latter has weight 0 unless `train.aux.router_z` is set.
 //! Departures: capacity and balance refer to one sequence, so no result depends on the rest of the
 //! batch; padded tokens are not routed; the second expert is always used, where GShard draws; no
 //! dropout within experts. Time O(L·k·D·F), k experts per token.

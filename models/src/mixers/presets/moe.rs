@@ -6,9 +6,10 @@
 //! D), W_r (D, X), X = `block.experts`. Time O(L²·E) per head, and twice the time of one
 //! feed-forward network for the experts; memory O(L·E); X times the weights in those blocks. In
 //! training an expert takes at most ⌈c n / X⌉ of a sequence's n valid tokens, first choices before
-//! second ones. c = `block.expert_capacity` is twice the value for one expert per token. Loss
-//! `balance`, X Σ_e f_e P_e per sequence, weight 0.01, where f counts first choices. Equations and
-//! code: `models/src/block/channel/experts.rs`.
+//! second ones. c = `block.expert_capacity` is twice the value for one expert per token. Losses per
+//! sequence: `balance`, X Σ_e f_e P_e, weight 0.01, where f counts first choices, and `router_z`,
+//! the mean (log Σ exp(x W_r))² of ST-MoE (arXiv:2202.08906), weight 0: it is logged, and trained
+//! if `train.aux.router_z` is more. Equations and code: `models/src/block/channel/experts.rs`.
 //!
 //! # Options
 //!

@@ -5,9 +5,10 @@
 //! D), W_r (D, X), X = `block.experts`. Time O(L²·E) per head, and the time of one feed-forward
 //! network for the experts; memory O(L·E); X times the weights in those blocks. In training an
 //! expert takes at most ⌈c n / X⌉ of a sequence's n valid tokens, c = `block.expert_capacity`; the
-//! other tokens pass only through the residual stream. Loss `balance`, X Σ_e f_e P_e per sequence,
-//! weight 0.01. If two probabilities are equal, the lower index wins. Equations and code:
-//! `models/src/block/channel/experts.rs`.
+//! other tokens pass only through the residual stream. Losses per sequence: `balance`, X Σ_e f_e
+//! P_e, weight 0.01, and `router_z`, the mean (log Σ exp(x W_r))² of ST-MoE (arXiv:2202.08906),
+//! weight 0: it is logged, and trained if `train.aux.router_z` is more. If two probabilities are
+//! equal, the lower index wins. Equations and code: `models/src/block/channel/experts.rs`.
 //!
 //! # Options
 //!
