@@ -287,11 +287,13 @@ impl Projections {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::{DType, Device};
+
     use super::*;
     use crate::{
         Parameters,
         options::BlockOptions,
-        testing::{check_layer, close, normal, parameters},
+        testing::{check_layer, close, normal, parameters, pass},
     };
 
     fn projections(parameters: &Parameters) -> Projections {
@@ -322,6 +324,37 @@ mod tests {
             let [q, k, v] = projections.split(x)?;
             projections.merge(&((q * k)? + v)?)
         });
+    }
+
+    /// Every query sees the slots alone. The first one is not rotated, and slots are never.
+    #[test]
+    fn rotation_leaves_memory_slots_as_they_are() {
+        let parameters = parameters();
+        let hidden = Tensor::zeros((1, 3), DType::F64, &Device::Cpu).unwrap();
+        let mask = Mask::new(&hidden).unwrap();
+        let dropout = Dropout::new(&parameters.builder(), 0.0);
+        let seen = [false, true].map(|rotary| {
+            let block = BlockOptions {
+                dim: 3,
+                qkv_dim: 4,
+                heads: 2,
+                memory: 2,
+                rotary,
+                ..BlockOptions::default()
+            };
+            let layer = LayerContext::new(parameters.builder(), &block, 3);
+            let projections = Projections::new(&layer).unwrap();
+            let pass = pass().with_mask(Some(&mask));
+            let x = normal("x", &[1, 3, 3]);
+            projections.attend(&x, &pass, &dropout, None).unwrap()
+        });
+        let [plain, rotated] = seen.map(|y| y.to_vec3::<f64>().unwrap().remove(0));
+        let apart = |at: usize| {
+            let pairs = plain[at].iter().zip(&rotated[at]);
+            pairs.map(|(x, y)| (x - y).abs()).fold(0.0, f64::max)
+        };
+        assert!(apart(0) < 1e-12, "{}", apart(0));
+        assert!(apart(1) > 1e-6 && apart(2) > 1e-6, "queries are rotated");
     }
 
     #[test]

@@ -304,7 +304,9 @@ pub struct BlockOptions {
         Choice::new("true", "rotated by position (RoFormer)"),
     ])]
     pub rotary: bool,
-    /// Number of keys and values of each head that belong to no token (all-attention).
+    /// Number of keys and values of each head that belong to no token (all-attention). They have no
+    /// position: `bias` adds nothing by distance, and `rotary` does not rotate them, so that they
+    /// are to each query as keys at the first position.
     #[option(default = 0, range = int(0, LONGEST), component = [
         Choice::new("0", "every key is a token's"),
         Choice::new("8", "this many learned keys and values (all-attention)"),

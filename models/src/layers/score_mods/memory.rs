@@ -3,9 +3,10 @@
 //!     y_i = Σ_j softmax_j(q_i·[k ; M_k]_j / √E) [v ; M_v]_j,  M_k = √E P_k,  M_v = √n P_v
 //! n slots with learned P_k ~ N(0, 1 / E) and P_v ~ N(0, 1 / n) for each head, so that M ~ N(0, 1),
 //! while updates have the size of other weights' updates. Slots have no position and are never
-//! hidden: a query that sees no token still sees them. Under block masks every query of a block
-//! sees them, once. Time O(L·n·E) per head. In the paper they replace the feed-forward network
-//! (`block.ffn = none`).
+//! hidden: a query that sees no token still sees them. With rotary positions queries and keys of
+//! tokens are rotated, and slots are not: q_i·(M_k)_j then depends on i, as if the slot were a key
+//! at position 0. Under block masks every query of a block sees them, once. Time O(L·n·E) per head.
+//! In the paper they replace the feed-forward network (`block.ffn = none`).
 
 use candle_core::Tensor;
 use candle_nn::Init;
