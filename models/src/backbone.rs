@@ -251,26 +251,33 @@ mod tests {
         }
     }
 
-    /// The moments of a batch are of all positions, so of those that follow, too, and a convolution
-    /// that marks positions reads both neighbours.
+    /// The moments of a batch are of all positions, so of those that follow, too. A convolution
+    /// that marks positions, or takes the place of the feed-forward network, reads both neighbours.
+    /// An expert's room depends on the length.
     #[test]
-    fn norms_over_a_batch_and_conditional_positions_are_not_causal() {
-        for (norm, positions, expected) in [
-            (NormKind::Layer, Positions::Sinusoid, true),
-            (NormKind::Layer, Positions::Conditional, false),
-            (NormKind::Power, Positions::Sinusoid, true),
-            (NormKind::Batch, Positions::Sinusoid, false),
-            (NormKind::BatchMasked, Positions::Sinusoid, false),
+    fn layers_around_a_causal_mixer_may_see_what_follows() {
+        let (layer, dense) = (NormKind::Layer, ChannelKind::Dense);
+        for (norm, positions, ffn, expected) in [
+            (layer, Positions::Sinusoid, dense, true),
+            (layer, Positions::Conditional, dense, false),
+            (NormKind::Power, Positions::Sinusoid, dense, true),
+            (NormKind::Batch, Positions::Sinusoid, dense, false),
+            (NormKind::BatchMasked, Positions::Sinusoid, dense, false),
+            (layer, Positions::Sinusoid, ChannelKind::ProductKeys, true),
+            (layer, Positions::Sinusoid, ChannelKind::Switch, false),
+            (layer, Positions::Sinusoid, ChannelKind::Moe, false),
+            (layer, Positions::Sinusoid, ChannelKind::Conv, false),
         ] {
             let mut options = Options::of(crate::mixers::find("transformer").unwrap());
             options.model["attention"] = "causal".into();
             options.head.pooling = Pooling::Mean;
             options.block.norm = norm;
+            options.block.ffn = ffn;
             options.embed.positions = positions;
-            let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+            let parameters = Parameters::meta(&Device::Cpu, DType::F32);
             let model = crate::mixers::find("transformer").unwrap();
             let backbone = Backbone::new(model, &shape(), &options, &parameters).unwrap();
-            let place = format!("{norm:?}, {positions:?}");
+            let place = format!("{norm:?}, {positions:?}, {ffn:?}");
             assert_eq!(backbone.is_causal(), expected, "{place}");
         }
     }

@@ -143,13 +143,13 @@ mod tests {
         }
     }
 
-    fn dense(inputs: &[Tensor]) -> DenseLosses {
+    fn dense(inputs: &[Tensor], weight: f64) -> DenseLosses {
         let own = Tensor::new(&[1u32, 0, 1], &Device::Cpu).unwrap();
         let logits = Logits {
             sequence: inputs[0].clone(),
             positions: Some(inputs[1].clone()),
         };
-        DenseLosses::of(&logits, &own, &labels(), 4.0).unwrap()
+        DenseLosses::of(&logits, &own, &labels(), weight).unwrap()
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_sequence_counts_as_so_many_positions() {
         let inputs = [normal("own", &[3, 2]), normal("positions", &[3, 3])];
-        let losses = dense(&inputs);
+        let losses = dense(&inputs, 4.0);
         let own = losses.sequence.to_vec1::<f64>().unwrap();
         let at = losses.positions.unwrap().to_vec1::<f64>().unwrap();
         let rows = [
@@ -185,9 +185,18 @@ mod tests {
     }
 
     #[test]
+    fn a_sequence_without_labels_that_count_has_no_loss() {
+        let losses = dense(&[normal("own", &[3, 2]), normal("positions", &[3, 3])], 0.0);
+        let at = losses.positions.unwrap().to_vec1::<f64>().unwrap();
+        let expected = ((at[0] + at[1]) / 2.0 + at[2]) / 3.0;
+        let actual = losses.weighted.to_scalar::<f64>().unwrap();
+        assert!((actual - expected).abs() < 1e-12, "{actual} {expected}");
+    }
+
+    #[test]
     fn gradients_of_weighted_losses_agree_with_differences() {
         check_gradient("dense losses", &[&[3, 2], &[3, 3]], |inputs| {
-            Ok(dense(inputs).weighted)
+            Ok(dense(inputs, 4.0).weighted)
         });
     }
 

@@ -174,6 +174,16 @@ mod tests {
         assert!(sequences.following(4).0.iter().all(Vec::is_empty));
     }
 
+    /// Padding in the middle is no token that could be asked for the one behind it.
+    #[test]
+    fn gaps_predict_nothing_and_are_not_predicted() {
+        let ids = Tensor::new(&[[1u32, 2, 3, 4]], &Device::Cpu).unwrap();
+        let valid = Tensor::new(&[[1f64, 0.0, 1.0, 1.0]], &Device::Cpu).unwrap();
+        let sequences = Sequences::read(&ids, Some(&valid)).unwrap();
+        assert_eq!(sequences.following(1).0, [vec![(2, 4)]]);
+        assert_eq!(sequences.following(2).0, [vec![(0, 3)]]);
+    }
+
     #[test]
     fn what_is_hidden_depends_on_the_row_alone_and_is_something() {
         let sequence = |rows: usize, length: usize| Sequences {

@@ -193,6 +193,31 @@ fn inputs_that_do_not_fit_are_refused_with_a_reason() {
 }
 
 #[test]
+fn towers_with_other_numbers_of_rows_are_refused() {
+    let model = mixers::find("linear").unwrap();
+    let shape = Shape {
+        vocabulary: 5,
+        classes: 3,
+        towers: 2,
+        max_length: 9,
+        padding: true,
+        grid: None,
+    };
+    let parameters = Parameters::meta(&Device::Cpu, DType::F32);
+    let classifier = Classifier::new(model, &shape, &Options::of(model), &parameters).unwrap();
+    let tower = |rows: usize| Tokens {
+        ids: Tensor::zeros((rows, 4), DType::U32, &Device::Cpu).unwrap(),
+        mask: None,
+    };
+    let inputs = Inputs {
+        towers: vec![tower(2), tower(3)],
+    };
+    let pass = Pass::new(false, RngKey::new(0, 0, 0));
+    let error = classifier.forward(&inputs, &pass).unwrap_err().to_string();
+    assert!(error.contains("differ in batch size"), "{error}");
+}
+
+#[test]
 fn the_documentation_of_a_model_has_the_headings_in_order() {
     for model in MODELS {
         let variant = &model.variants[0];

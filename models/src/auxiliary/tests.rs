@@ -137,6 +137,34 @@ fn layers_stop_one_after_the_other_and_half_of_training_is_without() {
     assert!(at(0.375).is_empty() && at(1.0).is_empty());
 }
 
+/// The first head of two puts out zeros: its loss is that of guessing, until it stops after a sixth
+/// of training.
+#[test]
+fn the_loss_of_layers_is_a_mean_over_those_in_use() {
+    let parameters = parameters();
+    let only = Auxiliary {
+        layers: 1.0,
+        ..Auxiliary::default()
+    };
+    let classifier = build("bag", &only, 2, &options("bag"), &parameters).unwrap();
+    for (path, var) in parameters.all() {
+        if path.starts_with("aux.layers.0.") {
+            var.set(&var.zeros_like().unwrap()).unwrap();
+        }
+    }
+    let loss = |progress| {
+        let all = losses(&classifier, progress).unwrap();
+        let (_, loss) = all.iter().find(|(name, _)| *name == "layers").unwrap();
+        loss.to_scalar::<f64>().unwrap()
+    };
+    let guess = (shape(2).classes as f64).ln();
+    let (both, second) = (loss(0.0), loss(0.2));
+    assert!(
+        (both - (guess + second) / 2.0).abs() < 1e-12,
+        "{both} {second}"
+    );
+}
+
 #[test]
 fn what_is_over_or_not_asked_for_costs_nothing() {
     let first = parameters();
@@ -203,6 +231,50 @@ fn a_row_of_padding_alone_has_no_loss_at_positions() {
     let losses = heads.unwrap().unwrap().at_positions(&[reading], &labels);
     let losses: Vec<f64> = losses.unwrap().to_vec1().unwrap();
     assert!(losses[0] > 0.0 && losses[1] == 0.0, "{losses:?}");
+}
+
+/// A class is predicted from the front of both towers, up to the end of the longer one.
+#[test]
+fn the_shorter_tower_stays_at_its_end() {
+    let (parameters, options) = (parameters(), options("bag"));
+    let model = mixers::find("bag").unwrap();
+    let backbone = Backbone::new(model, &shape(2), &options, &parameters).unwrap();
+    let vb = parameters.builder().pp(AUXILIARY);
+    let only = Auxiliary {
+        positions: 1.0,
+        ..Auxiliary::default()
+    };
+    let heads = AuxiliaryHeads::new(&only, &backbone, &shape(2), &options, &vb);
+    let heads = heads.unwrap().unwrap();
+    let reading = |name: &str, valid: &[f64]| {
+        let row = Tensor::new(valid, &Device::Cpu).unwrap();
+        let mask = Mask::new(&row.unsqueeze(0).unwrap()).unwrap();
+        Reading {
+            encoded: Encoded {
+                hidden: normal(name, &[1, valid.len(), 4]),
+                mask: Some(mask),
+            },
+            states: Vec::new(),
+        }
+    };
+    let readings = [
+        reading("one", &[1.0, 1.0, 0.0]),
+        reading("other", &[1.0, 1.0, 1.0, 1.0]),
+    ];
+    let label = Tensor::new(&[2u32], &Device::Cpu).unwrap();
+    let actual = heads.at_positions(&readings, &label).unwrap();
+    let logits = |at: usize| {
+        let of_towers = [(0, at.min(1)), (1, at)].map(|(tower, last)| {
+            let hidden = &readings[tower].encoded.hidden;
+            let mean = hidden.narrow(1, 0, last + 1).unwrap().mean(1).unwrap();
+            heads.positions[tower].forward(&mean).unwrap()
+        });
+        (&of_towers[0] + &of_towers[1]).unwrap()
+    };
+    let logits = Tensor::cat(&[0, 1, 2, 3].map(logits), 0).unwrap();
+    let labels = Tensor::new(&[2u32; 4], &Device::Cpu).unwrap();
+    let expected = cross_entropy(&logits, &labels).unwrap();
+    close(&actual, &expected.reshape(1).unwrap(), 1e-12, "both towers");
 }
 
 #[test]

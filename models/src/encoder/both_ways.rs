@@ -152,6 +152,31 @@ mod tests {
         assert!(apart.to_scalar::<f64>().unwrap() > 100.0, "{apart}");
     }
 
+    /// A mixer that puts out zeros unless padded positions count.
+    struct Counts;
+
+    impl Mixer for Counts {
+        fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+            let counted = pass.mask().is_some_and(Mask::is_counted);
+            Ok((x * f64::from(u8::from(counted)))?)
+        }
+
+        fn flops(&self, _: usize) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn padding_counts_on_the_way_back_where_it_counts_ahead() {
+        let x = Tensor::ones((1, 3, 2), DType::F64, &Device::Cpu).unwrap();
+        let mask = Mask::new(&Tensor::new(&[[1.0, 1.0, 0.0f64]], &Device::Cpu).unwrap());
+        let mask = mask.unwrap().counted();
+        let pass = Pass::new(true, RngKey::new(1, 0, 0)).with_mask(Some(&mask));
+        let ahead = Box::new(Counts);
+        let y = BothWays { ahead, back: None }.forward(&x, &pass).unwrap();
+        assert_eq!(y.to_vec3::<f64>().unwrap(), [[[2.0; 2]; 3]]);
+    }
+
     /// Padding behind a sequence, which comes first where it is flipped, changes no logit.
     #[test]
     fn padding_that_comes_first_changes_nothing() {

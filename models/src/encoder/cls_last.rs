@@ -176,9 +176,10 @@ mod tests {
     #[test]
     fn a_cls_token_runs_behind_the_last_real_token_and_comes_back() {
         let x = normal("x", &[3, 9, 1]);
+        // With padding in the middle, too.
         let valid: Vec<f64> = [9, 5, 0]
             .into_iter()
-            .flat_map(|count| (0..9).map(move |i| f64::from(u8::from(i < count))))
+            .flat_map(|end| (0..9).map(move |i| f64::from(u8::from(i < end && i != 2))))
             .collect();
         let valid = Tensor::from_vec(valid, (3, 9), x.device()).unwrap();
         let mask = Mask::new(&valid).unwrap();
@@ -198,5 +199,8 @@ mod tests {
         let padded = [4.0, 0.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0];
         let none = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
         assert_eq!(numbers(Some(&mask)), [whole, padded, none]);
+        let moved = Order::new(&x, Some(&mask)).unwrap().mask.unwrap();
+        let moved = moved.valid().get(1).unwrap().to_vec1::<f64>().unwrap();
+        assert_eq!(moved, [1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

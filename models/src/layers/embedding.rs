@@ -325,6 +325,20 @@ mod tests {
     }
 
     #[test]
+    fn where_a_task_has_a_mask_ids_say_nothing_about_padding() {
+        let parameters = parameters();
+        let options = EmbedOptions {
+            zero_is_padding: true,
+            ..EmbedOptions::default()
+        };
+        let vb = parameters.builder();
+        let embedding = Embedding::new(&vb, &options, 4, 6, 3, false, false).unwrap();
+        let ones = Tensor::ones((2, 3), DType::F32, &Device::Cpu).unwrap();
+        let valid = embedding.valid(&ids(), Some(&ones)).unwrap().unwrap();
+        assert_eq!(valid.to_vec2::<f32>().unwrap(), [[1.0; 3]; 2]);
+    }
+
+    #[test]
     fn sines_and_cosines_of_one_angle_alternate() {
         let table = sinusoid(4, 6, DType::F64, &Device::Cpu).unwrap();
         let table: Vec<Vec<f64>> = table.to_vec2().unwrap();

@@ -111,7 +111,7 @@ fn each_token_is_asked_for_the_one_behind_it() {
 }
 
 #[test]
-fn shares_of_right_predictions_are_means_over_towers() {
+fn losses_and_shares_of_right_predictions_are_means_over_towers() {
     for towers in [1, 2] {
         let parameters = parameters();
         let model = build("transformer", towers, Objective::Next, &parameters);
@@ -129,11 +129,30 @@ fn shares_of_right_predictions_are_means_over_towers() {
         let inputs = Inputs {
             towers: (0..towers).map(|_| tokens(0)).collect(),
         };
-        let right = model.forward(&inputs, &pass(false, 3, 0)).unwrap().right;
+        let predictions = model.forward(&inputs, &pass(false, 3, 0)).unwrap();
         // Behind the first token follow 1, 4, 4, 1, 0 in one sequence, and 4, 4 in the other.
         let expected = Tensor::new(&[0.4, 1.0, 0.0], &Device::Cpu).unwrap();
-        close(&right, &expected, 1e-12, "right");
+        close(&predictions.right, &expected, 1e-12, "right");
+        let all = (4.0 + 9f64.exp()).ln();
+        let expected = Tensor::new(&[all - 9.0 * 0.4, all - 9.0, 0.0], &Device::Cpu).unwrap();
+        close(&predictions.losses, &expected, 1e-12, "losses");
     }
+}
+
+/// With the same tokens hidden in both, two equal towers would have the loss of one.
+#[test]
+fn towers_hide_tokens_of_their_own() {
+    let parameters = parameters();
+    let [one, two] = [1, 2].map(|towers| {
+        let model = build("linear", towers, MASKED, &parameters);
+        let inputs = Inputs {
+            towers: (0..towers).map(|_| tokens(0)).collect(),
+        };
+        let predictions = model.forward(&inputs, &pass(false, 3, 0)).unwrap();
+        predictions.losses.to_vec1::<f64>().unwrap()
+    });
+    let mut pairs = one.iter().zip(&two);
+    assert!(pairs.any(|(a, b)| (a - b).abs() > 1e-9), "{one:?} {two:?}");
 }
 
 #[test]
