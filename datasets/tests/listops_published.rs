@@ -152,6 +152,31 @@ fn accepted_forms() {
     );
 }
 
+/// As many examples as were published are no part of them, and one more is not the published file.
+#[test]
+fn files_of_the_published_sizes_are_whole() {
+    let file = |rows: usize| format!("Source\tTarget\n{}", "7\t7\n".repeat(rows));
+    let built = |rows: [usize; 3]| {
+        let [train, val, test] = rows.map(file);
+        let read = read(train.as_bytes(), val.as_bytes(), test.as_bytes());
+        read.unwrap().manifest
+    };
+    let whole = built([96_000, 2000, 2000]);
+    assert!(!whole.partial, "{:?}", whole.notes);
+    let sizes = |altered: &[String]| {
+        let of_sizes = altered
+            .iter()
+            .filter(|how| how.contains("that were published"));
+        of_sizes.cloned().collect::<Vec<_>>()
+    };
+    assert!(sizes(&whole.altered).is_empty(), "{:?}", whole.altered);
+    let more = sizes(&built([1, 1, 2001]).altered);
+    assert_eq!(
+        more,
+        ["basic_test.tsv has 2001 examples, more than the 2000 that were published"]
+    );
+}
+
 #[test]
 fn repeats_are_reported_not_refused() {
     let splits = read(

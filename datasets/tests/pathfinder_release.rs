@@ -261,7 +261,7 @@ fn images_that_cannot_be_published_ones_are_altered() {
 }
 
 /// All 200,000 images are listed as published, and 400 are present: an archive that was unpacked in
-/// part.
+/// part. With one more in the lists, these are not the published ones.
 #[test]
 fn listed_images_that_are_missing_make_the_data_partial() {
     let template = small_set(2);
@@ -280,9 +280,11 @@ fn listed_images_that_are_missing_make_the_data_partial() {
     write_folder(&folder, &files);
     let tar = root.path().join("some.tar");
     fs::write(&tar, tar_of(&files, "")).unwrap();
-    for from in [folder, tar] {
-        let manifest = read(&from, &clean()).unwrap().manifest;
+    for from in [&folder, &tar] {
+        let manifest = read(from, &clean()).unwrap().manifest;
         assert!(manifest.partial, "{:?}", manifest.notes);
+        let listed = |how: &String| how.contains("are listed");
+        assert!(!manifest.altered.iter().any(listed));
         for note in [
             "199600 listed images, missing or empty, left out",
             "400 of 200000 published images are here",
@@ -294,6 +296,12 @@ fn listed_images_that_are_missing_make_the_data_partial() {
             );
         }
     }
+    let one = format!("{HARD}/metadata/200.npy");
+    files.insert(one, b"imgs/200 sample_0.png 0 1 1.0 14\n".to_vec());
+    fs::write(&tar, tar_of(&files, "")).unwrap();
+    let altered = read(&tar, &clean()).unwrap().manifest.altered;
+    let more = "200001 images are listed, more than the 200000 that were published".to_owned();
+    assert!(altered.contains(&more), "{altered:?}");
 }
 
 /// Path-X counts its images as Pathfinder does.

@@ -186,6 +186,35 @@ fn contours_have_the_numbers_of_dashes_of_the_options() {
     assert_eq!(seen[3..8].iter().sum::<i32>(), 30);
 }
 
+/// Images of 64 and 128 pixels with long contours were decoded, no others.
+#[test]
+fn numbers_of_distractors_that_no_image_proves_are_told() {
+    let told = |side: u64, difficulty: &str| {
+        let one = ["train", "val", "test"].map(|split| (split, json!(1)));
+        let set = [("size", json!(side)), ("difficulty", json!(difficulty))];
+        let root = tempfile::tempdir().unwrap();
+        let key = key(&[&one[..], &set].concat());
+        let splits = Store::new(root.path()).open_or_build(&PATHFINDER, &key, None, &());
+        let notes = splits.unwrap().manifest.notes;
+        let told = notes.iter().find(|note| note.contains("not proved"))?;
+        told.split(' ').next().map(str::to_owned)
+    };
+    for (side, difficulty, number) in [
+        (32, "hard", Some("5")),
+        (64, "hard", None),
+        (64, "easy", Some("11")),
+        (128, "hard", None),
+        (256, "hard", Some("7")),
+        (256, "easy", Some("15")),
+    ] {
+        assert_eq!(
+            told(side, difficulty).as_deref(),
+            number,
+            "{side} {difficulty}"
+        );
+    }
+}
+
 #[test]
 fn the_distance_of_the_discs_is_told() {
     let parameters = Parameters::published(Size::S128, Difficulty::Easy);

@@ -89,7 +89,11 @@ pub(super) fn build(
             found
         }
     };
-    check_size(&found, request.raw, options.allow_partial, writer)?;
+    let sizes = [found.train.len(), found.test.len()];
+    if let Some(counts) = incomplete(sizes, request.raw, options.allow_partial)? {
+        writer.mark_partial();
+        writer.note(counts);
+    }
     describe(&mut found, writer);
     write(&mut found, request.raw, options.side(), writer)
 }
@@ -178,16 +182,18 @@ fn write(found: &mut Found, raw: &Path, side: usize, writer: &mut SplitWriter) -
     Ok(())
 }
 
-/// Refuses an incomplete set of published pictures, or marks it as partial.
-fn check_size(
-    found: &Found,
+/// Returns, in words, how many pictures of train and test there are, if these are a part of the
+/// published ones.
+///
+/// # Errors
+/// They are a part, which is not allowed; there are more than were published, or none.
+fn incomplete(
+    [train, test]: [usize; 2],
     raw: &Path,
     allow_partial: bool,
-    writer: &mut SplitWriter,
-) -> Result<()> {
-    let (train, test) = (found.train.len(), found.test.len());
+) -> Result<Option<String>> {
     if (train, test) == (TRAIN, RECORDS) {
-        return Ok(());
+        return Ok(None);
     }
     let wrong = |problem: String| Error::File {
         file: raw.to_owned(),
@@ -210,9 +216,7 @@ fn check_size(
             "{counts}; to read a part of them all the same: --allow-partial"
         )));
     }
-    writer.mark_partial();
-    writer.note(counts);
-    Ok(())
+    Ok(Some(counts))
 }
 
 /// Returns whether a file is data by its name.
@@ -352,4 +356,33 @@ fn from_members(
         order,
         test_ordered,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_published_pictures_are_no_part_of_them() {
+        let of = |sizes, allow_partial| incomplete(sizes, Path::new("raw"), allow_partial);
+        for allow_partial in [false, true] {
+            assert_eq!(of([50_000, 10_000], allow_partial).unwrap(), None);
+            for (sizes, problem) in [
+                ([50_001, 10_000], "more than were published"),
+                ([50_000, 10_001], "more than were published"),
+                ([0, 10_000], "0 pictures of train"),
+                ([50_000, 0], "and 0 of test"),
+            ] {
+                let error = of(sizes, allow_partial).unwrap_err().to_string();
+                assert!(error.contains(problem), "{error}");
+            }
+        }
+        for sizes in [[49_999, 10_000], [50_000, 9_999]] {
+            let [train, test] = sizes;
+            let told = format!("{train} pictures of train and {test} of test instead of");
+            assert!(of(sizes, true).unwrap().unwrap().starts_with(&told));
+            let error = of(sizes, false).unwrap_err().to_string();
+            assert!(error.contains("--allow-partial"), "{error}");
+        }
+    }
 }

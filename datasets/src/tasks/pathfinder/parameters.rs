@@ -169,11 +169,12 @@ pub struct Parameters {
 impl Parameters {
     /// Returns the parameters of the published set of this size and difficulty.
     ///
-    /// Distractor counts for easy and intermediate, and all numbers specific to 32 x 32, come only
-    /// from the documentation of the release. The authors' script computes the number of
-    /// distractors once, for the easy set (drewlinsley/pathfinder@ab9c130, snakes2_wrapper.py:73).
-    /// By that rule, which images of 64 and 128 pixels follow, it would be 10 at 32 x 32 for every
-    /// difficulty. No published image of 32 x 32 was found to tell.
+    /// Distractor counts for easy and intermediate, and all numbers specific to 32 x 32 and to
+    /// 256 x 256, come only from the documentation of the release. The authors' script computes
+    /// the number of distractors once, for the easy set (drewlinsley/pathfinder@ab9c130,
+    /// snakes2_wrapper.py:73). By that rule, which images of 64 and 128 pixels follow, it would be
+    /// 10 at 32 x 32 and 15 at 256 x 256 for every difficulty. No published image of these sizes
+    /// was found to tell.
     pub fn published(size: Size, difficulty: Difficulty) -> Parameters {
         let contour_length = match difficulty {
             Difficulty::Easy => 6,
@@ -265,5 +266,52 @@ impl Parameters {
     /// Returns the clearances around dashes that images of this set use, pixels.
     pub fn margins(&self) -> &[usize] {
         &self.margins
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Difficulty::{Easy, Hard, Intermediate};
+    use super::Size::{S32, S64, S128, S256};
+    use super::*;
+
+    #[test]
+    fn every_published_set_has_its_numbers_of_dashes_and_distractors() {
+        for (difficulty, dashes, of_distractor, distractors) in [
+            (Easy, 6, 2, [10, 11, 17, 15]),
+            (Intermediate, 9, 3, [6, 11, 17, 7]),
+            (Hard, 14, 4, [5, 11, 17, 7]),
+        ] {
+            for (size, distractors) in Size::ALL.into_iter().zip(distractors) {
+                let set = Parameters::published(size, difficulty);
+                assert_eq!(
+                    (set.contour_length, set.distractor_length),
+                    (dashes, of_distractor),
+                    "{size:?} {difficulty}"
+                );
+                assert_eq!(set.distractors, distractors, "{size:?} {difficulty}");
+                assert_eq!(set.contour_lengths, None);
+            }
+        }
+    }
+
+    #[test]
+    fn every_size_has_its_own_geometry() {
+        for (size, lengths, margins, thickness_and_radius) in [
+            (S32, [1, 2, 7], &[1][..], (0.5, 1.5)),
+            (S64, [1, 5, 12], &[1], (1.0, 2.5)),
+            (S128, [1, 5, 20], &[2, 3], (1.5, 3.0)),
+            (S256, [22, 5, 27], &[3], (2.0, 5.0)),
+        ] {
+            for difficulty in Difficulty::ALL {
+                let set = Parameters::published(size, difficulty);
+                let found = [set.padding, set.dash_length, set.seed_distance];
+                assert_eq!(found, lengths, "{size:?}");
+                assert_eq!(set.margins(), margins, "{size:?}");
+                let found = (set.dash_thickness, set.disc_radius);
+                assert_eq!(found, thickness_and_radius, "{size:?}");
+                assert_eq!(set.side(), size.side());
+            }
+        }
     }
 }

@@ -52,9 +52,7 @@ pub(super) fn read(
     let mut counts = [0usize; 3];
     let mut duplicates = Duplicates::default();
     let mut blank = 0;
-    let mut left_out = 0usize;
-    // Number of images left out that are empty in the release itself.
-    let mut never_there = 0usize;
+    let mut left_out = LeftOut::default();
     for (batch, splits) in listed.chunks(BATCH).zip(splits.chunks(BATCH)) {
         let files: Vec<Option<Vec<u8>>> = batch
             .iter()
@@ -84,10 +82,7 @@ pub(super) fn read(
                     writer.row(*split, &[pixels], image.label)?;
                     counts[*split as usize] += 1;
                 }
-                None => {
-                    left_out += 1;
-                    never_there += usize::from((size, difficulty, &*image.path) == EMPTY);
-                }
+                None => left_out.add(size, difficulty, &image.path),
             }
         }
         progress.advance(batch.len() as u64);
@@ -97,15 +92,16 @@ pub(super) fn read(
         return Err(Error::File {
             file: pictures.origin(),
             problem: format!(
-                "{left_out} of {} are missing or empty; too few remain for three splits",
+                "{} of {} are missing or empty; too few remain for three splits",
+                left_out.count,
                 counted(listed.len(), "listed image")
             ),
         });
     }
-    if left_out > 0 {
+    if left_out.count > 0 {
         writer.note(format!(
             "{}, missing or empty, left out",
-            counted(left_out, "listed image")
+            counted(left_out.count, "listed image")
         ));
     }
     if listed.len() > PUBLISHED {
@@ -114,18 +110,17 @@ pub(super) fn read(
             listed.len()
         ));
     }
+    let there = listed.len() - left_out.count;
     if blank >= FEW {
         writer.mark_altered(format!(
-            "{blank} of {} images are of one grey all over, and the published ones show dashes",
-            listed.len() - left_out
+            "{blank} of {there} images are of one grey all over, and the published ones show dashes"
         ));
     }
     for sentence in duplicates.implausible("images", LEAST_DISTINCT) {
         writer.mark_altered(sentence);
     }
     writer.note(UNPROVED);
-    let there = listed.len() - left_out;
-    if there + never_there < PUBLISHED {
+    if left_out.leaves_a_part(listed.len()) {
         writer.mark_partial();
         writer.note(format!("{there} of {PUBLISHED} published images are here"));
     }
@@ -137,6 +132,27 @@ pub(super) fn read(
         }
     });
     Ok(())
+}
+
+/// Numbers of images that are listed but missing or empty.
+#[derive(Default)]
+struct LeftOut {
+    count: usize,
+    /// Number of those that are empty in the release itself.
+    never_there: usize,
+}
+
+impl LeftOut {
+    /// Counts an image of a set.
+    fn add(&mut self, size: Size, difficulty: Difficulty, path: &str) {
+        self.count += 1;
+        self.never_there += usize::from((size, difficulty, path) == EMPTY);
+    }
+
+    /// Returns whether the others are a part of the published images, if so many are listed.
+    fn leaves_a_part(&self, listed: usize) -> bool {
+        listed - self.count + self.never_there < PUBLISHED
+    }
 }
 
 /// Assigns the split of each image: the first 80 % of an order, the next 10 %, the rest.
@@ -199,5 +215,23 @@ mod tests {
             .rev()
             .collect();
         assert_eq!(clean, reversed_splits);
+    }
+
+    #[test]
+    fn a_set_is_whole_without_the_image_that_is_empty_in_the_release() {
+        assert!(!LeftOut::default().leaves_a_part(200_000));
+        assert!(LeftOut::default().leaves_a_part(199_999));
+        let (size, difficulty, empty) = EMPTY;
+        for (size, difficulty, path, is_part) in [
+            (size, difficulty, empty, false),
+            (Size::S64, difficulty, empty, true),
+            (size, Difficulty::Hard, empty, true),
+            (size, difficulty, "imgs/0/sample_173.png", true),
+        ] {
+            let mut left_out = LeftOut::default();
+            left_out.add(size, difficulty, path);
+            let found = left_out.leaves_a_part(200_000);
+            assert_eq!(found, is_part, "{size:?} {difficulty} {path}");
+        }
     }
 }
