@@ -20,6 +20,9 @@ pub struct Reporter {
     quiet: bool,
     spoke: Mutex<Instant>,
     stop: Option<Stop>,
+    /// Lines that were said, quiet or not.
+    #[cfg(test)]
+    said: Mutex<Vec<String>>,
 }
 
 /// Columns of a terminal from which on a bar is long.
@@ -38,7 +41,15 @@ impl Reporter {
             quiet,
             spoke: Mutex::new(Instant::now()),
             stop: None,
+            #[cfg(test)]
+            said: Mutex::default(),
         }
+    }
+
+    /// Returns the lines that were said, quiet or not.
+    #[cfg(test)]
+    pub fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
     }
 
     /// Returns this reporter for work that ends on request, which it learns from
@@ -52,6 +63,8 @@ impl Reporter {
 
     /// Prints a line that stays.
     pub fn say(&self, line: &str) {
+        #[cfg(test)]
+        self.said.lock().unwrap().push(line.to_owned());
         if self.quiet {
             return;
         }

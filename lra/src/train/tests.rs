@@ -113,6 +113,7 @@ struct Case {
     resolved: Resolved,
     shape: datasets::Shape,
     splits: Arc<Splits>,
+    milestones: Vec<Milestone>,
 }
 
 fn case(task: &str, model: &str, settings: &[&str]) -> Case {
@@ -136,6 +137,7 @@ fn case(task: &str, model: &str, settings: &[&str]) -> Case {
         shape: resolved.data_shape().unwrap(),
         splits: Arc::new(splits.unwrap()),
         resolved,
+        milestones: Vec::new(),
     }
 }
 
@@ -196,7 +198,7 @@ impl Case {
             stop: &Stop::never(),
             workload: Workload::new(&spec.train, rows),
             tensorboard: false,
-            milestones: Vec::new(),
+            milestones: self.milestones.clone(),
         };
         act(&run)
     }
@@ -621,6 +623,31 @@ fn a_run_that_fails_in_its_first_evaluation_has_a_checkpoint() {
         assert!(run.run(false).is_err());
         assert!(run.files.checkpoint.exists());
     });
+}
+
+/// Evaluations are after updates 3, 6, 9 and 10.
+#[test]
+fn a_milestone_is_told_once_by_the_first_evaluation_that_is_not_before_it() {
+    let mut case = case("toy", "bag", &[]);
+    let milestone = |step| Milestone {
+        step,
+        accuracy: 0.5,
+        whose: "a source".to_owned(),
+    };
+    case.milestones = [1, 3, 4, 6, 10, 11].map(milestone).to_vec();
+    let shape = case.resolved.model_shape(&case.shape);
+    let told = case.with_run(&shape, |run| {
+        // The end of the training is the same for a run that was resumed there.
+        for resume in [false, true] {
+            run.run(resume).unwrap();
+        }
+        run.reporter.said()
+    });
+    let told = told.iter().filter_map(|line| {
+        let (_, rest) = line.strip_prefix("milestone ")?.split_once("by update ")?;
+        rest.split(' ').next()?.parse::<usize>().ok()
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [1, 3, 4, 6, 10]);
 }
 
 /// Pretrains on Toy. Returns the state and the validations of the log: step, loss and accuracy.
