@@ -205,11 +205,11 @@ fn of_record(record: &Record) -> Option<Estimate> {
 
 #[cfg(test)]
 mod tests {
-    use results::record::Rows;
+    use results::record::{Memory, Pretraining, Rows, Speed};
 
     use super::*;
     use crate::spec::TrainOptions;
-    use crate::sweep::testing::{bag, cells};
+    use crate::sweep::testing::{bag, cells, options, scored};
 
     #[test]
     fn time_is_that_of_the_work_and_memory_that_of_a_forward_pass() {
@@ -249,5 +249,55 @@ mod tests {
         let [one, other] = ["train.steps=3", "train.steps=4"].map(digests);
         assert_eq!(one[0], one[1]);
         assert_ne!(one[0], other[0]);
+    }
+
+    /// With other threads it took another time, and of other settings it says nothing.
+    #[test]
+    fn a_run_on_file_tells_the_time_of_other_seeds_with_as_many_threads() {
+        let (mut record, stop) = (scored(0.5, 1.0).record().unwrap().clone(), Stop::never());
+        record.seed = 7;
+        record.speed = Some(Speed {
+            training_seconds: 50.0,
+            wall_seconds: 60.0,
+            ..Speed::default()
+        });
+        record.memory = Some(Memory {
+            base_bytes: 100,
+            peak_bytes: 20,
+            resident_bytes: 900,
+            ..Memory::default()
+        });
+        let mut all = cells(vec![bag(&[])], vec![7, 0]);
+        all.extend(cells(vec![bag(&["train.steps=3"])], vec![0]));
+        let known = |record: &Record| {
+            let on_file = HashMap::from([(all[0].digest.clone(), record.clone())]);
+            let options = options();
+            let estimator = Estimator::new(&options, &stop, &all, &on_file);
+            let of = |cell: &Cell| estimator.known.get(&seedless_digest(cell)).cloned();
+            all.iter().map(of).collect::<Vec<_>>()
+        };
+        for threads in [1, 2, 4, 6] {
+            record.provenance.threads = threads;
+            assert_eq!(known(&record), [None, None, None], "{threads}");
+        }
+        record.provenance.threads = options().threads;
+        let estimate = |peak_bytes| -> Option<Result<Estimate, String>> {
+            Some(Ok(Estimate {
+                time: Duration::from_secs(60),
+                peak_bytes,
+                basis: "seed 7 on file".to_owned(),
+                load: String::new(),
+            }))
+        };
+        assert_eq!(known(&record), [estimate(120), estimate(120), None]);
+        record.pretraining = Some(Pretraining {
+            peak_bytes: 30,
+            ..Pretraining::default()
+        });
+        assert_eq!(known(&record), [estimate(130), estimate(130), None]);
+        if let Some(speed) = &mut record.speed {
+            speed.wall_seconds = 0.0;
+        }
+        assert_eq!(known(&record), [None, None, None], "no time is known");
     }
 }

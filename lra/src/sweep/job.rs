@@ -357,20 +357,6 @@ mod tests {
         assert_eq!(reason(""), "");
     }
 
-    fn options() -> JobOptions {
-        JobOptions {
-            data: PathBuf::from("found"),
-            data_option: Some(PathBuf::from("typed")),
-            out: PathBuf::from("-out"),
-            device: "cuda:7".to_owned(),
-            threads: 3,
-            jobs: 2,
-            memory_limit: Some(1 << 30),
-            accept_changes: true,
-            trackers: vec![TrackerKind::Mlflow, TrackerKind::Wandb],
-        }
-    }
-
     fn words_of(cell: &Cell, options: &JobOptions) -> Vec<String> {
         let words = arguments(cell, options, "cpu").into_iter();
         words.map(|it| it.into_string().unwrap()).collect()
@@ -379,7 +365,7 @@ mod tests {
     /// A word that is missing, or another one, makes a run of other settings than the sweep shows.
     #[test]
     fn the_command_of_a_run_has_every_option_of_the_sweep() {
-        use crate::sweep::testing::{bag, matrix};
+        use crate::sweep::testing::{bag, matrix, options};
         let matrix = crate::sweep::plan::Matrix {
             tasks: vec!["image:synthetic".parse().unwrap()],
             protocol: datasets::Protocol::Tay2021,

@@ -1,13 +1,31 @@
-//! Cells and their states, for tests.
+//! Cells, their states and the options of their runs, for tests.
+
+use std::path::PathBuf;
 
 use datasets::Protocol;
 use serde_json::json;
 
 use crate::error::Class;
 use crate::model_choice::ModelChoice;
-use crate::sweep::job::Failure;
+use crate::sweep::job::{Failure, JobOptions};
 use crate::sweep::plan::{Cell, Matrix};
 use crate::sweep::scheduler::State;
+use crate::tracker::TrackerKind;
+
+/// Returns options of which none is a default.
+pub fn options() -> JobOptions {
+    JobOptions {
+        data: PathBuf::from("found"),
+        data_option: Some(PathBuf::from("typed")),
+        out: PathBuf::from("-out"),
+        device: "cuda:7".to_owned(),
+        threads: 3,
+        jobs: 2,
+        memory_limit: Some(1 << 30),
+        accept_changes: true,
+        trackers: vec![TrackerKind::Mlflow, TrackerKind::Wandb],
+    }
+}
 
 /// Returns a matrix of Toy by the recipe `smoke`.
 pub fn matrix(models: Vec<ModelChoice>, seeds: Vec<u64>) -> Matrix {
