@@ -346,6 +346,21 @@ fn a_search_runs_every_point_and_names_the_best() {
     assert!(message.contains("--trials"), "{message}");
 }
 
+/// No machine has a GPU of this number, so the run that gets it fails.
+#[test]
+fn runs_are_dealt_to_the_devices() {
+    let place = Place::new();
+    let output = place.lra(&format!("{TINY} --devices cpu,cuda:4096 --json"));
+    assert!(!output.status.success());
+    let cells = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(states(&cells), ["scored", "failed"]);
+    for (cell, device) in cells.iter().zip(["cpu", "cuda:4096"]) {
+        let folder = place.path().join(cell["folder"].as_str().unwrap());
+        let log = fs::read_to_string(folder.join("log.txt")).unwrap();
+        assert!(log.contains(&format!("--device={device} ")), "{log}");
+    }
+}
+
 #[test]
 fn cells_of_a_file_are_done_and_two_files_become_one() {
     let place = Place::new();

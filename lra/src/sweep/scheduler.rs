@@ -197,9 +197,8 @@ impl Scheduler<'_> {
 
     /// Returns the device with the fewest runs, the first of equals.
     fn free_device(&self, running: &[Job]) -> &str {
-        let runs = |device: &String| running.iter().filter(|job| job.device == *device).count();
-        let free = self.devices.iter().min_by_key(|device| runs(device));
-        free.unwrap_or(&self.options.device)
+        let used = running.iter().map(|job| job.device.as_str());
+        least_used(self.devices, used).unwrap_or(&self.options.device)
     }
 
     /// Starts a cell. What lies in the way in its folder fails this cell alone.
@@ -283,6 +282,15 @@ impl Scheduler<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the device that occurs in `used` the least often, the first of equals.
+fn least_used<'a, 'u>(
+    devices: &'a [String],
+    used: impl Iterator<Item = &'u str> + Clone,
+) -> Option<&'a str> {
+    let runs = |device: &&String| used.clone().filter(|it| it == device).count();
+    devices.iter().min_by_key(runs).map(String::as_str)
 }
 
 /// Decides what records on file are worth in a sweep.
@@ -391,6 +399,23 @@ enum Start {
 mod tests {
     use super::*;
     use crate::sweep::testing::{diverged, scored};
+
+    #[test]
+    fn a_run_gets_the_device_with_the_fewest_runs() {
+        let devices = ["cuda:0", "cuda:1", "cpu"].map(str::to_owned);
+        for (used, wanted) in [
+            (&[][..], "cuda:0"),
+            (&["cuda:0"], "cuda:1"),
+            (&["cuda:1", "cuda:0"], "cpu"),
+            (&["cuda:0", "cuda:1", "cpu"], "cuda:0"),
+            (&["cuda:0", "cuda:0", "cpu"], "cuda:1"),
+            (&["cuda:0", "cuda:1", "cuda:1", "cpu", "cpu"], "cuda:0"),
+        ] {
+            let found = least_used(&devices, used.iter().copied());
+            assert_eq!(found, Some(wanted), "{used:?}");
+        }
+        assert_eq!(least_used(&[], std::iter::empty()), None);
+    }
 
     #[test]
     fn the_worst_state_is_the_class_of_a_sweep() {
