@@ -202,7 +202,7 @@ mod tests {
         for line in [
             "status: 3",
             "run_id: '0a1b2c3d4e5f60718293a4b5c6d7e8f9'",
-            "start_time: 1000000000000",
+            "start_time: 1000000000125",
             "end_time: 1000000002000",
         ] {
             assert!(meta.lines().any(|it| it == line), "{line}: {meta}");

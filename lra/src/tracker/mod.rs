@@ -191,7 +191,7 @@ mod testing {
                 ),
                 points::last(&record, 1_000_000_002.0).unwrap(),
             ],
-            began: 1_000_000_000.0,
+            began: 1_000_000_000.125,
             ended: 1_000_000_002.0,
         });
     }

@@ -186,10 +186,73 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
 
     use super::super::testing::with_run;
     use super::*;
+
+    /// Takes a varint from the front of a message.
+    fn varint(message: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for place in 0.. {
+            let byte = message[0];
+            *message = &message[1..];
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    }
+
+    /// Returns the fields of a message without floats: the number of each, its integer or the length
+    /// of its bytes, and these.
+    fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
+        let mut found = Vec::new();
+        while !message.is_empty() {
+            let key = varint(&mut message);
+            let value = varint(&mut message);
+            let length = match key & 7 {
+                0 => 0,
+                2 => value as usize,
+                other => panic!("a field of type {other}"),
+            };
+            let (bytes, rest) = message.split_at(length);
+            found.push((key >> 3, value, bytes));
+            message = rest;
+        }
+        found
+    }
+
+    /// Returns the content of a record.
+    fn content(record: &[u8]) -> &[u8] {
+        fields(record)[1].2
+    }
+
+    /// Returns the items of a message, by their keys.
+    fn texts(message: &[u8]) -> BTreeMap<String, String> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let items = fields(message)
+            .into_iter()
+            .filter(|(field, ..)| *field == 1);
+        let pairs = items.map(|(.., item)| {
+            let item = fields(item);
+            assert_eq!((item[0].0, item[1].0), (1, 16));
+            (text(item[0].2), text(item[1].2))
+        });
+        pairs.collect()
+    }
+
+    /// Returns the bytes of the only field of this number.
+    fn field(message: &[u8], number: u64) -> &[u8] {
+        let all = fields(message);
+        let mut found = all.iter().filter(|it| it.0 == number);
+        match (found.next(), found.next()) {
+            (Some(&(_, _, bytes)), None) => bytes,
+            _ => panic!("no field {number}, or several"),
+        }
+    }
 
     /// Reads a log as wandb's `datastore.py` does.
     fn read(log: &[u8]) -> Vec<Vec<u8>> {
@@ -235,22 +298,56 @@ mod tests {
         let id = "0a1b2c3d4e5f6071";
         let path = format!("offline-run-20010909_014640-{id}/run-{id}.wandb");
         let records = read(&fs::read(place.path().join(path)).unwrap());
-        // Header, run, two steps, summary, exit: the second byte pair is the field of the content.
-        let fields: Vec<u64> = records
+        // Header, run, two steps, summary, exit: each has its number and its content.
+        let kinds: Vec<(u64, u64)> = records
             .iter()
-            .map(|record| match record[2] & 0x80 {
-                0 => u64::from(record[2] >> 3),
-                _ => u64::from(record[2] & 0x7f | (record[3] & 1) << 7) >> 3,
-            })
+            .map(|record| (fields(record)[0].1, fields(record)[1].0))
             .collect();
-        assert_eq!(fields, [21, 17, 2, 2, 3, 18]);
-        let texts: Vec<_> = records
-            .iter()
-            .map(|it| String::from_utf8_lossy(it))
-            .collect();
-        assert!(texts[1].contains("train.steps") && texts[1].contains("\"it's\""));
-        assert!(texts[3].contains("train/loss") && texts[3].contains("1.25"));
-        assert!(!texts[3].contains("test/accuracy"));
-        assert!(texts[4].contains("test/accuracy") && texts[4].contains("0.75"));
+        assert_eq!(kinds, [(1, 21), (2, 17), (3, 2), (4, 2), (5, 3), (6, 18)]);
+        let about = content(&records[1]);
+        assert_eq!(field(about, 1), id.as_bytes());
+        assert_eq!(field(about, 3), b"lra");
+        assert_eq!(field(about, 8), b"toy-bag-smoke-s0-0a1b2c3d");
+        let config = texts(field(about, 4));
+        assert_eq!(config["train.steps"], "2");
+        assert_eq!(config["block.norm"], "\"it's\"");
+        assert_eq!(config["model"], "\"bag\"");
+        let [first, second] = [2, 3].map(|at| texts(content(&records[at])));
+        assert_eq!(first["train/loss"], "1.5");
+        assert_eq!(second["train/loss"], "1.25");
+        assert!(!second.contains_key("test/accuracy"));
+        let summary = texts(content(&records[4]));
+        assert_eq!(summary["train/loss"], "1.25");
+        assert_eq!(summary["test/accuracy"], "0.75");
+        assert_eq!(summary["outcome"], "\"scored\"");
+    }
+
+    /// The run begins an eighth of a second after a whole one, and ends 1.875 seconds later.
+    #[test]
+    fn times_are_in_seconds_and_a_start_in_nanoseconds_too() {
+        let mut all = Vec::new();
+        with_run(|run| all = records(run, "id"));
+        let contents: Vec<&[u8]> = all.iter().map(|it| content(it.encoded())).collect();
+        let integers = |message| {
+            let fields = fields(message).into_iter();
+            fields
+                .map(|(field, value, _)| (field, value))
+                .collect::<Vec<_>>()
+        };
+        let start = field(contents[1], 17);
+        assert_eq!(integers(start), [(1, 1_000_000_000), (2, 125_000_000)]);
+        for (content, step, runtime, timestamp) in [
+            (contents[2], 1, "0.125", "1000000000.25"),
+            (contents[3], 2, "1.375", "1000000001.5"),
+        ] {
+            let values = texts(content);
+            assert_eq!(values["_step"], step.to_string());
+            assert_eq!(values["_runtime"], runtime);
+            assert_eq!(values["_timestamp"], timestamp);
+            assert_eq!(integers(field(content, 2)), [(1, step)]);
+        }
+        assert_eq!(texts(contents[4])["_runtime"], "1.875");
+        // The exit code, and whole seconds.
+        assert_eq!(integers(contents[5]), [(1, 0), (2, 1)]);
     }
 }
