@@ -188,6 +188,33 @@ fn memory_that_two_builds_count_in_two_ways_is_not_compared() {
     assert_eq!([ratios(0), ratios(1 << 20)], [2, 1]);
 }
 
+/// This build takes half the time of the base, and half as much memory again. It lacks a round,
+/// which says nothing of either.
+#[test]
+fn figures_of_a_comparison_are_of_their_own_build() {
+    let round = |round: usize, seconds: f64, mib: u64| Round {
+        round,
+        seconds: vec![seconds, seconds, 9.0],
+        peak_bytes: mib << 20,
+        ..Round::default()
+    };
+    let mut cell = held_against_base(1.0);
+    let peaks = |round: usize, most: u64| if round == 4 { most } else { 1 };
+    cell.rounds = (1..10).map(|it| round(it, 0.25, peaks(it, 3))).collect();
+    let base = cell.base.as_mut().unwrap();
+    base.rounds = (0..10).map(|it| round(it, 0.5, peaks(it, 2))).collect();
+    base.rounds[0].seconds = vec![0.001; 3];
+    let table = bench::against_base(&[cell], 0.1).unwrap().table;
+    let row = &table.rows[0].cells;
+    let figures = row[2..7].iter().flat_map(|cell| &cell.fields);
+    let figures: Vec<f64> = figures.map(|(_, it)| it.as_f64().unwrap()).collect();
+    // Base, this build, ratio, interval, memory.
+    assert_eq!(figures, [2.0, 4.0, 2.0, 2.0, 2.0, 1.5]);
+    assert_eq!(row[1].fields[0].1, 1024);
+    let note = "speed over that of base/lra, the median of the ratios within 9 rounds";
+    assert!(table.notes[0].contains(note), "{:?}", table.notes);
+}
+
 #[test]
 fn what_cannot_be_compared_is_no_success() {
     let verdict = |alter: fn(&mut Bench)| {

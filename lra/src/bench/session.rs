@@ -416,6 +416,8 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
+    use results::record::Phases;
+
     use super::*;
 
     #[test]
@@ -428,10 +430,8 @@ mod tests {
         }
     }
 
-    /// The figures of a cell are of the settings that its process gets.
-    #[test]
-    fn a_cell_has_the_settings_of_the_session_and_then_those_of_its_model() {
-        let plan = Plan {
+    fn plan() -> Plan {
+        Plan {
             base: None,
             models: vec![ModelChoice::parse("linear:block.layers=3").unwrap()],
             lengths: vec![64, 128],
@@ -450,7 +450,13 @@ mod tests {
             memory_method: "heap",
             heap_limit: 1 << 30,
             threads: 1,
-        };
+        }
+    }
+
+    /// The figures of a cell are of the settings that its process gets.
+    #[test]
+    fn a_cell_has_the_settings_of_the_session_and_then_those_of_its_model() {
+        let plan = plan();
         let of = |length| cell(&plan, &Bench::default(), &plan.models[0], length).unwrap();
         let (steps, bench) = of(64);
         assert_eq!((steps.warmup, steps.least, steps.seconds), (4, LEAST, 0.25));
@@ -470,5 +476,113 @@ mod tests {
         assert_eq!((bench.length, bench.batch), (64, 5));
         assert_eq!(bench.options, ["block.layers=3"]);
         assert!(of(128).1.flops_per_step > bench.flops_per_step);
+    }
+
+    fn measured(seconds: &[f64]) -> Measured {
+        Measured {
+            seconds: seconds.to_vec(),
+            processor_seconds: vec![7.0],
+            phases: Phases {
+                forward: 0.5,
+                ..Phases::default()
+            },
+            peak_bytes: 1,
+            base_bytes: 2,
+            resident_bytes: 3,
+            resident_base_bytes: 4,
+            resident_peak_bytes: 5,
+        }
+    }
+
+    #[test]
+    fn a_round_has_the_times_and_the_live_bytes_of_its_process() {
+        let round = as_round(6, measured(&[0.25, 0.5]));
+        let wanted = Round {
+            round: 6,
+            seconds: vec![0.25, 0.5],
+            phases: measured(&[]).phases,
+            peak_bytes: 1,
+            base_bytes: 2,
+            resident_bytes: 3,
+        };
+        assert_eq!(round, wanted);
+    }
+
+    #[test]
+    fn a_process_ends_with_a_measurement_or_a_reason() {
+        let second = Duration::from_secs(1);
+        let of = |answer, limit| ended(answer, limit).unwrap().unwrap_err().to_string();
+        let why = || "why".to_owned();
+        assert_eq!(
+            of(Answer::TimedOut, 90 * second),
+            "time out: the limit is 1 min 30 s"
+        );
+        assert_eq!(
+            of(Answer::TimedOut, second / 4),
+            "time out: the limit is 250 ms"
+        );
+        for (answer, told) in [
+            (
+                Answer::Reply(Reply::OutOfMemory { reason: why() }),
+                "no memory: why",
+            ),
+            (
+                Answer::Reply(Reply::Failed { reason: why() }),
+                "failed: why",
+            ),
+            (Answer::Crashed(why()), "failed: why"),
+        ] {
+            assert_eq!(of(answer, second), told);
+        }
+        assert!(ended(Answer::Stopped, second).is_none());
+        let reply = Answer::Reply(Reply::Steps(measured(&[0.5])));
+        let found = ended(reply, second).unwrap().unwrap();
+        assert_eq!((found.seconds, found.peak_bytes), (vec![0.5], 1));
+    }
+
+    /// What a length takes is foretold from the shorter ones of the same model.
+    #[test]
+    fn samples_are_those_of_the_shorter_lengths_of_a_model() {
+        let mut plan = plan();
+        plan.models.push(ModelChoice::parse("bag").unwrap());
+        plan.lengths = vec![64, 128, 256];
+        let (reporter, stop) = (Reporter::new(true), Stop::never());
+        let path = PathBuf::from("nowhere");
+        let mut session = Session::new(&plan, "now", path, &reporter, &stop).unwrap();
+        assert!(session.tried().is_empty());
+        let cell = &mut session.cells[1][1].1;
+        let round = |round, seconds: &[f64], peak_bytes| Round {
+            peak_bytes,
+            ..as_round(round, measured(seconds))
+        };
+        // The middle of all steps, and the highest peak.
+        cell.rounds = vec![round(0, &[1.0, 4.0, 2.0], 9), round(1, &[3.0, 8.0], 7)];
+        let flops = cell.flops_per_step as f64;
+        assert!(session.shorter(1, 0).is_empty() && session.shorter(1, 1).is_empty());
+        assert!(session.shorter(0, 2).is_empty());
+        let samples = session.shorter(1, 2);
+        assert_eq!(samples.len(), 1);
+        let Sample {
+            length,
+            seconds,
+            peak_bytes,
+            flops: of_sample,
+        } = samples[0];
+        assert_eq!((length, seconds, peak_bytes), (128, 3.0, 9.0));
+        assert_eq!(of_sample, flops);
+        session.cells[0][2].1.outcome = Outcome::TimedOut {
+            reason: String::new(),
+        };
+        let tried = session.tried();
+        let names: Vec<_> = tried
+            .iter()
+            .map(|it| (it.model.as_str(), it.length))
+            .collect();
+        assert_eq!(names, [("linear", 256), ("bag", 128)]);
+        assert!(
+            tried
+                .iter()
+                .all(|it| it.session == "now" && it.warmup_steps == 4)
+        );
     }
 }

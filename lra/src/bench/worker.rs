@@ -271,5 +271,23 @@ fn products(size: usize, seconds: f64, device: &Device) -> Result<f64> {
         device.synchronize()?;
         best = best.min(start.elapsed().as_secs_f64());
     }
-    Ok(2.0 * (size as f64).powi(3) / best)
+    Ok(flops_of_product(size) / best)
+}
+
+/// Returns the floating point operations of the product of two square matrices: a multiplication
+/// and an addition for each of `size` terms of each number.
+fn flops_of_product(size: usize) -> f64 {
+    2.0 * (size as f64).powi(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_of_matrices_is_counted_and_timed() {
+        assert_eq!(flops_of_product(10), 2000.0);
+        let rate = products(16, 0.0, &Device::Cpu).unwrap();
+        assert!(rate.is_finite() && rate > 0.0, "{rate}");
+    }
 }
