@@ -5,7 +5,8 @@
 //! LRA_FAULTS=write:3:28,lock:1:37      the third write fails with error number 28, the first lock with 37
 //! LRA_FAULTS=rename:2:die              the process is killed in place of the second rename
 //! LRA_FAULTS=sync:1:power              the machine loses power in place of the first flush
-//! LRA_FAULTS=sync:*:5                  every flush fails
+//! LRA_FAULTS=sync:*:5                  every flush of a file fails
+//! LRA_FAULTS=folder:1:5                the first flush of the names in a folder fails
 //! ```
 //!
 //! A write that fails, or in which the process dies, leaves half of its bytes. A power loss loses
@@ -31,6 +32,8 @@ pub enum Operation {
     Rename,
     /// Taking a lock.
     Lock,
+    /// Flushing the names in a folder to the disk.
+    Folder,
 }
 
 /// Fails if the plan lists this operation.
@@ -61,7 +64,7 @@ mod planned {
 
     use super::Operation;
 
-    const NAMES: [&str; 5] = ["read", "write", "sync", "rename", "lock"];
+    const NAMES: [&str; 6] = ["read", "write", "sync", "rename", "lock", "folder"];
 
     /// One entry of the variable.
     #[derive(Debug, PartialEq)]

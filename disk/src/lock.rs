@@ -199,6 +199,21 @@ mod tests {
         assert!(!has_no_locks(&other));
     }
 
+    /// A process that waited may have opened a file that was removed or replaced meanwhile.
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_at_its_path_until_it_is_removed_or_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let file = File::create(at("lock")).unwrap();
+        File::create(at("other")).unwrap();
+        assert!(is_at(&file, &at("lock")) && !is_at(&file, &at("other")));
+        std::fs::rename(at("other"), at("lock")).unwrap();
+        assert!(!is_at(&file, &at("lock")));
+        std::fs::remove_file(at("lock")).unwrap();
+        assert!(!is_at(&file, &at("lock")));
+    }
+
     #[test]
     fn a_signal_during_the_call_is_no_error() {
         let calls = Cell::new(0);

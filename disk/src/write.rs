@@ -122,6 +122,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
+    faults::strike(Operation::Folder)?;
     match File::open(folder).and_then(|file| file.sync_all()) {
         Err(error)
             if matches!(

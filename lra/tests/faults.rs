@@ -42,26 +42,34 @@ struct Work {
     operations: Vec<(String, usize)>,
 }
 
+/// Runs a command undisturbed, which must succeed. Returns its operations, each in a line behind the
+/// process.
+fn operations(place: &Place, words: &str) -> String {
+    let log = place.path().join("operations");
+    let mut command = place.command(words);
+    let output = command.env("LRA_FAULTS_LOG", &log).output().unwrap();
+    assert!(output.status.success(), "lra {words}: {}", err(&output));
+    let operations = fs::read_to_string(&log).unwrap();
+    fs::remove_file(&log).unwrap();
+    operations
+}
+
 impl Work {
-    /// Runs a command undisturbed, which must succeed, and notes its operations.
+    /// Runs a command undisturbed, which must succeed, and notes its operations, except for those on
+    /// folders, after which every file is in its place.
     fn noted(place: &Place, words: &str) -> Work {
-        let log = place.path().join("operations");
-        let mut command = place.command(words);
-        let output = command.env("LRA_FAULTS_LOG", &log).output().unwrap();
-        assert!(output.status.success(), "lra {words}: {}", err(&output));
         let mut made = BTreeMap::new();
-        let operations = fs::read_to_string(&log).unwrap();
+        let operations = operations(place, words);
         let number = |line: &str| {
             let number: &mut usize = made.entry(line.to_owned()).or_default();
             *number += 1;
             let (_, operation) = line.split_once(' ').unwrap();
             (operation.to_owned(), *number)
         };
-        let operations = operations.lines().map(number).collect();
-        fs::remove_file(&log).unwrap();
+        let of_files = operations.lines().filter(|it| !it.ends_with(" folder"));
         Work {
             words: words.to_owned(),
-            operations,
+            operations: of_files.map(number).collect(),
         }
     }
 }
@@ -487,5 +495,41 @@ fn checks() {
             assert!(found == old || found.as_ref() == Some(whole), "{output}");
         }
         assert!(files(&at("runs")) == runs, "the runs were changed");
+    }
+}
+
+/// A rename lasts once the names in its folder are flushed, too. If that fails, the command does.
+#[test]
+fn names_are_flushed_after_a_rename() {
+    let place = Place::in_memory();
+    let made = |words: &str| -> Vec<String> {
+        let made = operations(&place, words);
+        let made = made.lines().filter_map(|line| line.split(' ').nth(1));
+        let lasting = made.filter(|it| ["sync", "rename", "folder"].contains(it));
+        lasting.map(str::to_owned).collect()
+    };
+    let toy = "data make toy --set data.train=16 --set data.val=8 --set data.test=8";
+    // The names in the entry, then that of the entry itself.
+    for words in [toy.to_owned(), format!("{toy} --force")] {
+        let made = made(&words);
+        let entry = made.iter().position(|it| it == "folder").unwrap();
+        assert_eq!(made[entry - 1], "sync", "{made:?}");
+        let (last, renames) = made[entry + 1..].split_last().unwrap();
+        assert_eq!(last, "folder", "{made:?}");
+        let count = if words == toy { 1 } else { 2 };
+        assert_eq!(renames, vec!["rename"; count], "{made:?}");
+    }
+    place.ok(&format!("run --task toy --model bag {SMALL}"));
+    let merged = made("merge runs --output all.csv");
+    assert_eq!(merged, ["sync", "rename", "folder"]);
+    let again = format!("{toy} --force");
+    for words in [again.as_str(), "merge runs --output other.csv"] {
+        let mut command = place.command(words);
+        let output = command.env("LRA_FAULTS", "folder:*:5").output().unwrap();
+        let told = err(&output);
+        assert!(
+            !output.status.success() && told.contains("error: "),
+            "{told}"
+        );
     }
 }
