@@ -58,3 +58,36 @@ impl Drop for OutputLock {
         let _ = std::fs::remove_file(&self.path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn one_command_at_a_time_adds_to_a_file_and_no_lock_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let output = place.path().join("all.csv");
+        let beside = place.path().join(".all.csv.lock");
+        let order = Mutex::new(Vec::new());
+        let note = |word: &'static str| order.lock().unwrap().push(word);
+        thread::scope(|scope| {
+            let first = OutputLock::acquire(&output).unwrap();
+            assert!(beside.is_file() && !output.exists());
+            let second = scope.spawn(|| {
+                let _lock = OutputLock::acquire(&output).unwrap();
+                note("second");
+            });
+            thread::sleep(2 * PERIOD);
+            note("first");
+            drop(first);
+            second.join().unwrap();
+        });
+        assert_eq!(order.into_inner().unwrap(), ["first", "second"]);
+        assert!(!beside.exists());
+        // Another file has another lock.
+        let _one = OutputLock::acquire(&output).unwrap();
+        let _other = OutputLock::acquire(&place.path().join("other.csv")).unwrap();
+    }
+}
