@@ -736,6 +736,52 @@ mod tests {
         assert!(!is_file_of_run(&place.path().join("log.txt")));
     }
 
+    /// What is the user's stays, and so do the locks and the log of a sweep, which others hold open.
+    #[test]
+    fn clearing_removes_every_file_of_a_run_and_no_other() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = RunFolder::open(place.path(), "run").unwrap();
+        let phase = ["metrics.jsonl", "timings.jsonl", "checkpoint.safetensors"];
+        let phase = phase.into_iter().chain(["best.safetensors"]);
+        let gone: Vec<String> = phase
+            .flat_map(|name| [name.to_owned(), format!("pretrain-{name}")])
+            .chain(["spec.toml", "draft.json", "record.json", "error.log"].map(str::to_owned))
+            .collect();
+        let stay = [
+            "run.lock",
+            "sweep.lock",
+            "log.txt",
+            "notes.txt",
+            "pretrain-notes.txt",
+            "best.safetensors.bak",
+        ];
+        let folders = ["mlruns", "wandb", "trackio", "tensorboard"];
+        let names = || -> Vec<String> {
+            let entries = fs::read_dir(folder.path()).unwrap();
+            let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            names
+        };
+        let mut left = stay.map(str::to_owned).to_vec();
+        left.sort();
+        // With the record and without, of which the first is renamed.
+        for with_record in [true, false] {
+            let there = gone.iter().map(String::as_str);
+            let there = there.filter(|name| with_record || *name != "record.json");
+            for name in there.chain(stay) {
+                fs::write(folder.file(name), "").unwrap();
+            }
+            for name in folders {
+                fs::create_dir(folder.file(name)).unwrap();
+                fs::write(folder.file(name).join("file"), "").unwrap();
+            }
+            folder.clear().unwrap();
+            assert_eq!(names(), left, "{with_record}");
+            assert!(!folder.holds_a_run());
+        }
+    }
+
     #[test]
     fn a_log_of_another_run_is_damage_and_is_left_as_it_is() {
         let place = tempfile::tempdir().unwrap();
