@@ -394,8 +394,17 @@ mod tests {
         assert_eq!(planned(&[]), (156_250, 50_000));
         assert_eq!(planned(&["train.batch=16"]), (156_250, 50_000));
         assert_eq!(planned(&["train.steps=2000"]), (2000, 0));
+        assert_eq!(planned(&["train.steps=156250"]), (156_250, 0));
         let both = ["train.steps=2000", "train.schedule_steps=1500"];
         assert_eq!(planned(&both), (2000, 1500));
+        // As many updates as in the recipe by another schedule are no repetition of it.
+        let repeated = |assignments: &[&str]| {
+            let resolved = resolve("liquid-s4", assignments).unwrap();
+            resolved.repeated
+        };
+        assert!(repeated(&["train.steps=156250"]).is_empty());
+        let whole = ["train.steps=156250", "train.schedule_steps=50000"];
+        assert_eq!(repeated(&whole), whole);
         let short = resolve("liquid-s4", &["train.steps=2000"]).unwrap();
         assert!(short.spec.train.rate(2000) < 1e-12);
         let error = resolve("liquid-s4", &["train.schedule=rsqrt"]);

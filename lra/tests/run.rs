@@ -24,6 +24,24 @@ fn a_dry_run_prints_every_setting_and_leaves_nothing() {
     place.fails(2, &format!("{words} --force"));
 }
 
+/// The recipe plans its schedule for a part of its updates.
+#[test]
+fn fewer_steps_have_a_schedule_of_their_length() {
+    let place = Place::new();
+    let train = |words: &str| {
+        let words =
+            format!("run --task text --model s4d --recipe liquid-s4 --dry-run --json {words}");
+        let told: Value = serde_json::from_str(&place.ok(&words)).unwrap();
+        let train = &told["settings"]["train"];
+        ["steps", "schedule_steps"].map(|name| train[name].as_u64())
+    };
+    assert_eq!(train(""), [Some(156_250), Some(50_000)]);
+    // A length that is that of the run is not written.
+    assert_eq!(train("--steps 2000"), [Some(2000), None]);
+    let planned = "--steps 2000 --set train.schedule_steps=1500";
+    assert_eq!(train(planned), [Some(2000), Some(1500)]);
+}
+
 /// The scores are those of the last weights, whichever validation was best.
 #[test]
 fn the_chosen_step_is_that_of_the_scored_weights() {

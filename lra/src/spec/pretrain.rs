@@ -97,3 +97,40 @@ impl PretrainOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Schedule;
+
+    /// 40 updates, before 100 of training whose schedule is planned for 70.
+    #[test]
+    fn a_pretraining_has_a_schedule_of_its_own_length() {
+        let train = TrainOptions {
+            steps: 100,
+            schedule: Schedule::Linear,
+            schedule_steps: 70,
+            warmup: 10,
+            learning_rate: 1.0,
+            ..TrainOptions::default()
+        };
+        let pretrain = PretrainOptions {
+            kind: PretrainKind::Masked,
+            share: 0.5,
+            steps: 40,
+            batch: 3,
+            learning_rate: 0.25,
+        };
+        let own = pretrain.training(&train);
+        for (done, rate, rate_of_training) in [
+            (0, 0.0, 0.0),
+            (10, 0.25, 1.0),
+            (25, 0.125, 0.75),
+            (40, 0.0, 0.5),
+        ] {
+            assert_eq!(own.rate(done), rate, "{done}");
+            assert_eq!(train.rate(done), rate_of_training, "{done}");
+        }
+        assert_eq!((own.steps, own.batch, own.warmup), (40, 3, 10));
+    }
+}
