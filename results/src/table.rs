@@ -170,6 +170,9 @@ pub struct Cell {
     pub text: String,
     /// Values for machines, in the table's unit and unrounded. A cell of only words has none.
     pub fields: Vec<(&'static str, Value)>,
+    /// Its place among the numbers of its column, if its text is words such as `none up to 4096`.
+    /// An HTML page sorts by it.
+    pub order: Option<f64>,
     /// True if it is the best of its column.
     pub best: bool,
     /// Meaning of its text, which a terminal shows as a colour.

@@ -513,6 +513,19 @@ fn without_a_transformer_there_is_no_break_even() {
     assert!(table.notes[0].contains("nothing to compare with"));
 }
 
+/// On a page, words in place of a length are sorted below or above all lengths.
+#[test]
+fn break_even_without_a_length_has_its_place_on_a_page() {
+    let page = Format::Html.render(&bench::tables(&session(), None)[2..3]);
+    let key = |words: &str| -> f64 {
+        let (before, _) = page.split_once(&format!("\">{words}</td>")).unwrap();
+        let (_, key) = before.rsplit_once("data-value=\"").unwrap();
+        key.parse().unwrap()
+    };
+    assert!(key("below 1024") < 1024.0);
+    assert!(key("none up to 1024") > 3072.0);
+}
+
 /// A model that ran out of memory at a length takes more there than any other.
 #[test]
 fn what_does_not_fit_is_dearer_than_all_that_was_measured() {

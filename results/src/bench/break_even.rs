@@ -39,6 +39,17 @@ impl BreakEven {
         }
         Some(BreakEven::At((l0 + (l1 - l0) * r0 / (r0 - r1)).exp()))
     }
+
+    /// Returns a number by which points are sorted: the point itself, below all points if the
+    /// model is cheaper at every length, and above all if it is not at the longest.
+    pub(super) fn order(&self) -> f64 {
+        match self {
+            BreakEven::From(_) => 0.0,
+            BreakEven::At(length) => *length,
+            // No sequence is as long.
+            BreakEven::NoneUpTo(_) => usize::MAX as f64,
+        }
+    }
 }
 
 impl fmt::Display for BreakEven {
@@ -74,6 +85,17 @@ mod tests {
             panic!("no crossing found");
         };
         assert!((length - 2048.0 * 2f64.sqrt()).abs() < 1e-6, "{length}");
+    }
+
+    #[test]
+    fn extremes_are_sorted_below_and_above_all_points() {
+        let sorted = [
+            BreakEven::From(4096),
+            BreakEven::At(1024.0),
+            BreakEven::At(3000.5),
+            BreakEven::NoneUpTo(2048),
+        ];
+        assert!(sorted.is_sorted_by(|a, b| a.order() < b.order()));
     }
 
     #[test]

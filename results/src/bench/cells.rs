@@ -277,6 +277,7 @@ fn break_even_cell(found: Option<BreakEven>) -> Cell {
     Cell {
         text: found.to_string(),
         fields: vec![("tokens", json!(tokens)), ("verdict", json!(verdict))],
+        order: Some(found.order()),
         ..Cell::default()
     }
 }

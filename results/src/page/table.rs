@@ -112,7 +112,7 @@ fn room(table: &Table, column: usize) -> Room {
 }
 
 /// Returns the field by which a column is sorted: the first of those declared that is a number in
-/// some cell. A cell without it, such as one of failed runs, comes last.
+/// some cell. A cell without it comes last, such as one of failed runs, unless it has an order.
 fn sort_key(table: &Table, column: usize) -> Option<&'static str> {
     let is_number = |name: &&&'static str| {
         let mut cells = table.rows.iter().filter_map(|row| row.cells.get(column));
@@ -127,6 +127,7 @@ fn cell(cell: &Cell, align: Align, key: Option<&str>, room: Room) -> String {
         Some(key) => cell.field(key).and_then(|value| value.as_f64()),
         None => cell.fields.iter().find_map(|(_, value)| value.as_f64()),
     };
+    let number = cell.order.or(number);
     let value = number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""));
     let shown = cell.shown();
     let status = cell.field("status").and_then(|status| status.as_str());
