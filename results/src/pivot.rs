@@ -387,6 +387,12 @@ fn facts(data: &[Data<'_>]) -> Vec<Vec<Fact>> {
     all
 }
 
+/// Returns the facts of several data sets, for machines, each given by a run on it.
+pub(crate) fn facts_of_data<'a>(runs: impl IntoIterator<Item = &'a Record>) -> Vec<Vec<Fact>> {
+    let data: Vec<Data> = runs.into_iter().map(Data::of).collect();
+    facts(&data)
+}
+
 /// Returns the first characters of a digest, enough to distinguish two.
 pub(crate) fn brief(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)

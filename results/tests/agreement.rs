@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use crate::common::anchors::{cell, records};
 use lra_results::agreement::{
     Agreement, Cluster, Half, Measure, Ranking, Selection, Standing, anchors, select,
@@ -697,8 +699,22 @@ fn data_sets_with_one_title_are_told_apart() {
         .collect();
     for record in records.iter_mut().filter(|record| record.seed == 1) {
         record.task.data_digest = "another digest".to_owned();
+        record.task.source = "official".to_owned();
     }
     let table = tables::find("ranks").unwrap().make(&records, None);
+    let rows = table.objects();
+    let told = rows.iter().map(|row| {
+        let of = |name: &str| row[name].as_str().unwrap();
+        (of("task"), of("source"), of("data"))
+    });
+    let told: BTreeSet<_> = told.collect();
+    assert_eq!(
+        Vec::from_iter(told),
+        [
+            ("listops@64 (generated)", "generated", "listops"),
+            ("listops@64 (official)", "official", "another digest")
+        ]
+    );
     let names: Vec<&str> = table.columns.iter().map(|it| it.name.as_str()).collect();
     let data = names.iter().filter(|name| name.contains("(data "));
     assert_eq!(data.count(), 2, "{names:?}");

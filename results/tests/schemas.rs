@@ -52,7 +52,8 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "ranks",
-        "model,rank,of,rank_low,rank_high,task,mean_percent,deviation_percent,seeds,accuracy_percent,status",
+        "model,rank,of,rank_low,rank_high,task,source,protocol,data,\
+         mean_percent,deviation_percent,seeds,accuracy_percent,status",
     ),
     (
         "dense",

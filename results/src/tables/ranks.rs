@@ -10,7 +10,7 @@ use crate::agreement::{
     Agreement, Measure, RECIPE, Ranked, RankedData, Ranking, Selection, newest, select,
 };
 use crate::format::counted;
-use crate::pivot::mixture;
+use crate::pivot::{facts_of_data, mixture};
 use crate::published::Source;
 use crate::record::{Baseline, Record};
 use crate::stats::Sample;
@@ -36,11 +36,14 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         ..Column::value("rank")
     };
     let mut columns = vec![place, Column::key("model")];
-    columns.extend(ranking.data.iter().map(|data| {
+    let one_of_each = ranking
+        .data
+        .iter()
+        .filter_map(|data| data.runs(&runs).next());
+    let data = ranking.data.iter().zip(facts_of_data(one_of_each));
+    columns.extend(data.map(|(data, facts)| {
         let fields = &["mean", "deviation", "seeds", "accuracy", "status"];
-        Column::value(&data.name)
-            .info(vec![("task", data.name.as_str().into())])
-            .holding(fields)
+        Column::value(&data.name).info(facts).holding(fields)
     }));
     let models = ranking.models.iter();
     let mut rows: Vec<Row> = models.map(|it| row(it, &ranking, &runs)).collect();
@@ -59,7 +62,17 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             None => notes(&ranking, &runs, records),
         },
         schema: Schema {
-            info: &["model", "rank", "of", "rank_low", "rank_high", "task"],
+            info: &[
+                "model",
+                "rank",
+                "of",
+                "rank_low",
+                "rank_high",
+                "task",
+                "source",
+                "protocol",
+                "data",
+            ],
             found: &[
                 "mean_percent",
                 "deviation_percent",
