@@ -1173,19 +1173,44 @@ fn formulas_in_a_baseline_are_text_and_come_back() {
     }
 }
 
+/// Returns the words on an aspect of a cell with the figure `before` in the baseline and `now` in
+/// the runs. `alter` sets it, with a digest.
+fn words_of(aspect: Aspect, alter: fn(&mut Row, f64, &str), before: f64, now: f64) -> String {
+    let (mut was, mut is) = (cells(&matrix(), 2.5), cells(&matrix(), 2.5));
+    was.rows.truncate(1);
+    is.rows.truncate(1);
+    alter(&mut was.rows[0], before, "one");
+    alter(&mut is.rows[0], now, "another");
+    let found = judge(&was, &is, &Thresholds::default());
+    assert!(!found.passed());
+    let place = Aspect::ALL.iter().position(|one| *one == aspect);
+    found.cells[0].findings[place.unwrap()].words().to_owned()
+}
+
+/// Norms have no scale that people know, so their change is a share.
+#[test]
+fn a_change_of_gradients_is_printed_like_one_of_memory() {
+    let words = |before: f64, now: f64| {
+        let alter = |row: &mut Row, norm: f64, gradients: &str| {
+            (row.gradient_norm, row.gradients) = (Some(norm), gradients.to_owned());
+        };
+        words_of(Aspect::Gradient, alter, before, now)
+    };
+    assert_eq!(words(1.0, 1.2), "+20.0 %");
+    assert_eq!(words(3.0, 1.5), "-50.0 %");
+    assert_eq!(words(1.0, 1.0 + 1e-9), "+0.0000001 %");
+    assert_eq!(words(0.0, 0.25), "0.0000 → 0.2500");
+}
+
 /// Two figures that differ look different, however little they differ; where the last ones are
 /// equal, the words say that others are not.
 #[test]
 fn what_differs_looks_different() {
     let words = |before: f64, now: f64| {
-        let (mut was, mut is) = (cells(&matrix(), 2.5), cells(&matrix(), 2.5));
-        was.rows.truncate(1);
-        is.rows.truncate(1);
-        (was.rows[0].loss, is.rows[0].loss) = (Some(before), Some(now));
-        is.rows[0].trace = "another".to_owned();
-        let found = judge(&was, &is, &Thresholds::default());
-        assert!(!found.passed());
-        found.cells[0].findings[1].words().to_owned()
+        let alter = |row: &mut Row, loss: f64, trace: &str| {
+            (row.loss, row.trace) = (Some(loss), trace.to_owned());
+        };
+        words_of(Aspect::Loss, alter, before, now)
     };
     assert_eq!(words(1.402_089, 1.402_100), "1.402089 → 1.402100");
     assert_eq!(words(1.402_089, 1.402_089_01), "1.40208900 → 1.40208901");

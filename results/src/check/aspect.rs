@@ -162,10 +162,7 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     };
     let words = match was == is {
         true => format!("{:.2}", 100.0 * is),
-        false => {
-            let (from, to) = apart(100.0 * was, 100.0 * is, 2);
-            format!("{from} → {to}")
-        }
+        false => changed(100.0 * was, 100.0 * is, 2),
     };
     // Runs with the same losses at every step are the same, however uncertain their scores are.
     // So another score is one of another evaluation.
@@ -227,10 +224,7 @@ fn loss(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let trace = |row: &Row| (known(&row.trace).map(str::to_owned), row.loss);
     let exact = exact(before, row);
     let decimals = if exact { 6 } else { 4 };
-    let words = |was: f64, is: f64| {
-        let (from, to) = apart(was, is, decimals);
-        format!("{from} → {to}")
-    };
+    let words = |was: f64, is: f64| changed(was, is, decimals);
     same_trace(trace(before), trace(row), exact, thresholds.loss, words)
 }
 
@@ -239,8 +233,8 @@ fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let exact = exact(before, row);
     let words = |was: f64, is: f64| match was == 0.0 {
         // There is no share of nothing.
-        true => format!("0 → {is:.0e}"),
-        false => format!("{:+.0e}", is / was - 1.0),
+        true => changed(was, is, 4),
+        false => format!("{} %", signed(100.0 * (is / was - 1.0))),
     };
     same_trace(trace(before), trace(row), exact, thresholds.gradient, words)
 }
@@ -328,6 +322,12 @@ fn same_processor(before: &Row, row: &Row) -> bool {
     let instructions = &before.instructions;
     let same = instructions.is_empty() || *instructions == row.instructions;
     before.processor == row.processor && same
+}
+
+/// Returns two figures with so many decimals, or as many as show that they differ.
+fn changed(was: f64, is: f64, decimals: usize) -> String {
+    let (from, to) = apart(was, is, decimals);
+    format!("{from} → {to}")
 }
 
 /// Returns a change with its sign and one decimal, or as many as show that it is no zero.
