@@ -372,9 +372,14 @@ pub fn is_damage(error: &Error) -> bool {
 /// Returns the error for a file of a run that cannot be used. Only what tells of the file itself is
 /// a reason to start over.
 pub fn unusable(error: results::Error) -> Error {
+    let joint = match error {
+        results::Error::Io { .. } => ";",
+        // The error ends in a remedy of its own.
+        _ => ", or",
+    };
     match error.is_of_content() {
         // Not added as a context, since the problem comes first.
-        true => Error::new(Class::Data, format!("{error}; {START_OVER}")),
+        true => Error::new(Class::Data, format!("{error}{joint} {START_OVER}")),
         false => Error::new(Class::Data, error),
     }
 }

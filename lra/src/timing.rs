@@ -213,11 +213,10 @@ fn lines(path: &Path) -> anyhow::Result<Vec<Timings>> {
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     let lines = text[..whole].lines().enumerate();
     let lines = lines.map(|(index, line)| {
-        let read = serde_json::from_str(line);
-        read.map_err(|error| {
+        results::read_line(line).map_err(|reason| {
             let damaged = Damaged {
                 path: path.to_owned(),
-                problem: format!("line {}: {error}", index + 1),
+                problem: format!("line {}: {reason}", index + 1),
             };
             damaged.into()
         })

@@ -19,7 +19,11 @@ pub enum Error {
         cause: io::Error,
     },
     /// A file that should hold a record holds none.
-    #[error("{} is not a run record: {}", shown(path), one_line(reason))]
+    #[error(
+        "{} is not a run record: {}; restore it",
+        shown(path),
+        one_line(reason)
+    )]
     NotARecord {
         /// The file.
         path: PathBuf,
@@ -55,7 +59,7 @@ pub enum Error {
     },
     /// A line of a file of measurements holds none.
     #[error(
-        "{}, line {line}: not a measurement of `lra bench`: {}",
+        "{}, line {line}: not a measurement of `lra bench`: {}; restore the file, or remove the line",
         shown(path),
         one_line(reason)
     )]

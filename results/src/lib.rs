@@ -63,6 +63,7 @@ pub use atomic::{check_folder, clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
 pub use format::{apart, counted, fold, grouped, listed, scaled, wrap};
+pub use json::read_line;
 pub use pivot::mixture;
 pub use record::{Outcome, Record};
 pub use render::{Format, document, markdown, on_terminal, set_width, width};

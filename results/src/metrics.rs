@@ -85,10 +85,10 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
         .lines()
         .enumerate();
     let lines = lines.map(|(index, line)| {
-        serde_json::from_str(line).map_err(|error| Error::NotALog {
+        json::read_line(line).map_err(|reason| Error::NotALog {
             path: path.clone(),
             line: index + 1,
-            reason: json::reason_in_line(&error),
+            reason,
         })
     });
     lines.collect()

@@ -60,7 +60,8 @@ impl Loaded {
 /// # Errors
 /// The folder is missing, read-only or full.
 pub fn write(path: &Path, record: &Record) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(record).map_err(not_a_record(path))?;
+    let text = serde_json::to_vec_pretty(record);
+    let mut text = text.map_err(|error| not_a_record(path, json::reason(&error)))?;
     text.push(b'\n');
     atomic::write(path, &text)
 }
@@ -74,24 +75,20 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 pub fn read(path: &Path) -> Result<Record> {
     let text = disk::read(path).map_err(Error::io("read", path))?;
     let text = disk::without_mark(&text);
-    let read: serde_json::Result<Record> = serde_json::from_slice(text);
+    let bad = |reason: String| not_a_record(path, reason);
+    let read = json::read::<Record>(text);
     // Read separately only if it may be the reason why the rest could not be read.
     let schema = match &read {
         Ok(record) => Schema {
             schema: record.schema,
         },
-        Err(_) => serde_json::from_slice(text).map_err(not_a_record(path))?,
+        Err(_) => json::read(text).map_err(bad)?,
     };
     schema.check(SCHEMA, path)?;
-    let record = read.map(Record::settled).map_err(not_a_record(path))?;
-    let present: Present = serde_json::from_slice(text).map_err(not_a_record(path))?;
-    match record.check().and_then(|()| present.check()) {
-        Ok(()) => Ok(record),
-        Err(reason) => Err(Error::NotARecord {
-            path: path.to_owned(),
-            reason,
-        }),
-    }
+    let record = read.map(Record::settled).map_err(bad)?;
+    let present: Present = json::read(text).map_err(bad)?;
+    let checked = record.check().and_then(|()| present.check());
+    checked.map(|()| record).map_err(bad)
 }
 
 /// The fields of a record whose value does not tell whether they are there.
@@ -133,11 +130,10 @@ impl Schema {
     }
 }
 
-fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
-    let path = path.to_owned();
-    move |error| Error::NotARecord {
-        path,
-        reason: json::reason(&error),
+fn not_a_record(path: &Path, reason: String) -> Error {
+    Error::NotARecord {
+        path: path.to_owned(),
+        reason,
     }
 }
 
@@ -319,7 +315,8 @@ fn sort_out(gathered: Gathered, read: Vec<Result<Record>>) -> Result<Loaded> {
                 });
             }
             Err(Error::NotARecord { reason, .. }) => {
-                skipped.push((files[index].clone(), format!("not a run record: {reason}")));
+                let reason = format!("not a run record: {reason}; restore it, or move it away");
+                skipped.push((files[index].clone(), reason));
             }
             Err(error) => skipped.push((files[index].clone(), error.to_string())),
         }

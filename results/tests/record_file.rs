@@ -146,6 +146,7 @@ fn a_damaged_cell_is_named_by_its_column() {
     let row = whole.lines().nth(1).unwrap();
     for (column, value) in [
         ("scores.test_accuracy", "abc"),
+        ("scores.test_loss", "NaN"),
         ("scores.test_accuracy", "1.5"),
         ("scores.test_loss", "-1"),
         ("scores.steps", "-3"),
@@ -170,6 +171,7 @@ fn a_damaged_cell_is_named_by_its_column() {
             message.contains("records.csv, line 2") && message.contains(column),
             "{column}: {message}"
         );
+        assert!(!message.contains("invalid"), "{message}");
     }
     let mut cut = whole.lines().next().unwrap().as_bytes().to_vec();
     cut.extend(b"\n1,\xff");

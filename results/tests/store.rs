@@ -159,7 +159,16 @@ fn a_record_with_a_figure_that_cannot_be_is_damaged() {
             (-0.5).into(),
             "scores.train_loss is -0.5",
         ),
-        ("/scores/steps", (-1).into(), "-1"),
+        (
+            "/scores/test_accuracy",
+            "NaN".into(),
+            "scores.test_accuracy: text \"NaN\" instead of a number at line 1",
+        ),
+        (
+            "/scores/steps",
+            (-1).into(),
+            "scores.steps: number -1 instead of a whole number from 0 on",
+        ),
         (
             "/baselines/0/accuracy",
             17.05.into(),
@@ -206,6 +215,7 @@ fn a_record_with_a_figure_that_cannot_be_is_damaged() {
             error.contains("record.json is not a run record") && error.contains(told),
             "{field}: {error}"
         );
+        assert!(error.ends_with("; restore it"), "{error}");
         let loaded = store::load(folder.path()).unwrap();
         assert_eq!((loaded.records.len(), loaded.damaged()), (0, 1), "{field}");
         assert!(loaded.skipped[0].1.contains(told), "{:?}", loaded.skipped);
@@ -278,7 +288,7 @@ fn a_store_is_searched_in_depth_and_names_what_it_skips() {
     assert!(skipped[0].starts_with("copy: copy of ") && skipped[0].ends_with("record.json"));
     assert_eq!(
         skipped[1],
-        "foreign: not a run record: `schema` is missing at line 1 column 19"
+        "foreign: not a run record: `schema` is missing at line 1 column 19; restore it, or move it away"
     );
     assert!(
         skipped[2].starts_with("truncated: not a run record: it is cut off at line"),

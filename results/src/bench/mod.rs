@@ -266,10 +266,9 @@ pub fn read(path: &Path) -> Result<Vec<Bench>> {
                 line: index + 1,
                 reason,
             };
-            let not_a_bench = |error: serde_json::Error| wrong(json::reason_in_line(&error));
-            let schema: Schema = serde_json::from_str(line).map_err(not_a_bench)?;
+            let schema: Schema = json::read_line(line).map_err(wrong)?;
             schema.check(SCHEMA, path)?;
-            let cell: Bench = serde_json::from_str(line).map_err(not_a_bench)?;
+            let cell: Bench = json::read_line(line).map_err(wrong)?;
             cell.check().map_err(wrong)?;
             Ok(cell)
         })

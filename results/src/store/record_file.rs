@@ -10,7 +10,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{Present, Schema};
@@ -18,7 +17,7 @@ use crate::csv_lines::{line_of, located};
 use crate::markup::{guarded, shown, spelt, unguarded};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record, SCHEMA};
-use crate::{Error, Result, atomic};
+use crate::{Error, Result, atomic, json};
 
 /// Extension of the name of such a file.
 const ENDING: &str = "csv";
@@ -91,68 +90,16 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
             insert(&mut fields, column, value).map_err(|reason| bad(line, reason))?;
         }
         let fields = Value::Object(fields);
-        let schema: Schema = read_fields(&fields).map_err(|reason| bad(line, reason))?;
+        let schema: Schema = json::read_fields(&fields).map_err(|reason| bad(line, reason))?;
         schema.check(SCHEMA, path)?;
-        let record: Record = read_fields(&fields).map_err(|reason| bad(line, reason))?;
+        let record: Record = json::read_fields(&fields).map_err(|reason| bad(line, reason))?;
         let record = record.settled();
-        let present: Present = read_fields(&fields).map_err(|reason| bad(line, reason))?;
+        let present: Present = json::read_fields(&fields).map_err(|reason| bad(line, reason))?;
         let checked = record.check().and_then(|()| present.check());
         checked.map_err(|reason| bad(line, reason))?;
         records.push((line, record));
     }
     Ok(records)
-}
-
-/// Reads a value from the fields of a row.
-///
-/// # Errors
-/// A field is missing or of another kind; the message names its column.
-fn read_fields<T: DeserializeOwned>(fields: &Value) -> Result<T, String> {
-    T::deserialize(fields).map_err(|error| {
-        let reason = error.to_string();
-        match culprit::<T>(fields, &reason) {
-            Some(column) => format!("column {column}: {reason}"),
-            None => reason,
-        }
-    })
-}
-
-/// Returns the column that is at fault if reading fails for `reason`: the one without which reading
-/// succeeds, else the first without which it fails for another reason. `None` if there is none, as
-/// where a column is missing, which the reason names.
-fn culprit<T: DeserializeOwned>(fields: &Value, reason: &str) -> Option<String> {
-    if reason.starts_with("missing field") {
-        return None;
-    }
-    let mut cells = Vec::new();
-    flatten("", fields, &mut cells);
-    let mut other = None;
-    for (column, _) in cells {
-        let mut rest = fields.clone();
-        remove(&mut rest, &column);
-        match T::deserialize(&rest) {
-            Ok(_) => return Some(column),
-            Err(error) if error.to_string() != reason => other = other.or(Some(column)),
-            Err(_) => {}
-        }
-    }
-    other
-}
-
-/// Removes the value at a path of names.
-fn remove(fields: &mut Value, path: &str) {
-    match path.split_once(DOT) {
-        Some((name, rest)) => {
-            if let Some(inner) = fields.get_mut(name) {
-                remove(inner, rest);
-            }
-        }
-        None => {
-            if let Value::Object(fields) = fields {
-                fields.remove(path);
-            }
-        }
-    }
 }
 
 /// Puts a value at a path of names, making the objects on the way.
