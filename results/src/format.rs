@@ -128,7 +128,8 @@ pub fn apart(one: f64, other: f64, least: usize) -> (String, String) {
 
 /// Breaks words into lines of at most `width` characters. The first line is taken to begin after
 /// `first` of them; the others are indented by `indent` spaces. A word that is wider than a line is
-/// broken, outside numbers where it has such a place, and what a terminal would obey is replaced.
+/// broken, between names or at least outside numbers where it has such a place, and what a terminal
+/// would obey is replaced.
 #[must_use]
 pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     let mut lines = String::new();
@@ -185,8 +186,9 @@ pub fn fold(text: &str, width: usize) -> String {
     folded.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the number of characters, at most `room`, after which a word is broken: between two
-/// characters that are not of one number, unless all places are within a number.
+/// Returns the number of characters, at most `room`, after which a word is broken: behind a
+/// separator between names, else between two characters that are not of one number, unless all
+/// places are within a number.
 fn breaking_place(word: &[char], room: usize) -> usize {
     let is_digit = |at: usize| word.get(at).is_some_and(char::is_ascii_digit);
     // A point, an exponent, or the sign of an exponent, between digits.
@@ -198,8 +200,15 @@ fn breaking_place(word: &[char], room: usize) -> usize {
     };
     let is_of_number = |at: usize| is_digit(at) || joins(at);
     let is_within = |place: usize| is_of_number(place - 1) && is_of_number(place);
-    let outside = (1..=room).rev().find(|place| !is_within(*place));
-    outside.unwrap_or(room)
+    let separates = |place: usize| match word[place - 1] {
+        '_' | '=' | '.' | ',' | ':' | ';' | '/' => true,
+        // A sign belongs to its number.
+        '-' => place > 1 && word[place - 2].is_alphanumeric(),
+        _ => false,
+    };
+    let outside = || (1..=room).rev().filter(|place| !is_within(*place));
+    let place = outside().find(|place| separates(*place));
+    place.or_else(|| outside().next()).unwrap_or(room)
 }
 
 #[cfg(test)]
@@ -255,6 +264,19 @@ mod tests {
         assert_eq!(wrap("model.seed=1,402", 15, 0, 0), "model.seed=\n1,402");
         assert_eq!(wrap("1234567890", 4, 0, 0), "1234\n5678\n90");
         assert_eq!(wrap("ab12345", 4, 0, 0), "ab\n1234\n5");
+    }
+
+    #[test]
+    fn words_are_broken_between_names() {
+        assert_eq!(
+            wrap("pathfinder@32-easy-n40000-5to9-dense", 28, 0, 0),
+            "pathfinder@32-easy-n40000-\n5to9-dense"
+        );
+        assert_eq!(
+            wrap("block.long_name_of=value", 16, 0, 0),
+            "block.long_name_\nof=value"
+        );
+        assert_eq!(wrap("data.bias=-1.5", 12, 0, 0), "data.bias=\n-1.5");
     }
 
     #[test]
