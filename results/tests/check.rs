@@ -223,7 +223,7 @@ fn a_lower_accuracy_is_caught_and_noise_is_not() {
 #[test]
 fn another_score_of_the_same_training_is_caught() {
     type Change = fn(&mut Record);
-    let changes: [Change; 4] = [
+    let changes: [Change; 6] = [
         |run| run.scores.as_mut().unwrap().test_accuracy = Some(0.369),
         |run| run.scores.as_mut().unwrap().test_accuracy = Some(0.5),
         |run| {
@@ -235,6 +235,8 @@ fn another_score_of_the_same_training_is_caught() {
             let accuracy = &mut run.scores.as_mut().unwrap().test_accuracy;
             *accuracy = Some(0.376 - 0.002 * (run.seed as f64 + 1.0));
         },
+        |run| run.scores.as_mut().unwrap().bits_gained = Some(0.125),
+        |run| run.scores.as_mut().unwrap().best_step = Some(200),
     ];
     for change in changes {
         let found = check(&cells(&with(change), 2.5));
@@ -254,10 +256,11 @@ fn another_score_of_the_same_training_is_caught() {
         let text = Format::Text.render(&[table(&found)]);
         assert!(!text.contains("(other scores)"), "{text}");
     }
-    // A baseline of an older version has no digest of all scores.
+    // A baseline of an older version has no digests of all scores.
     let mut older = cells(&matrix(), 2.5);
     for row in &mut older.rows {
         row.scores.clear();
+        row.further_scores.clear();
     }
     let loss = cells(&with(changes[2]), 2.5);
     assert!(judge(&older, &loss, &Thresholds::default()).passed());
@@ -1507,7 +1510,10 @@ fn what_is_not_known_of_the_machine_is_not_judged() {
 /// the same.
 #[test]
 fn another_spread_of_the_same_training_is_caught() {
-    let strip = |row: &mut Row| row.scores.clear();
+    let strip = |row: &mut Row| {
+        row.scores.clear();
+        row.further_scores.clear();
+    };
     assert_eq!(
         finding(&judged(strip, strip), Aspect::Accuracy).word(),
         "same"

@@ -170,10 +170,14 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     if repeated {
         // Other vector instructions may round an evaluation otherwise, even where no loss shows it.
         let rounded_alike = !other_instructions(before, row);
-        let all = known(&before.scores).zip(known(&row.scores));
+        let other = |of: fn(&Row) -> &str| {
+            let both = known(of(before)).zip(known(of(row)));
+            rounded_alike && both.is_some_and(|(was, is)| was != is)
+        };
         let same = was == is
             && before.accuracy_deviation == row.accuracy_deviation
-            && all.is_none_or(|(was, is)| was == is || !rounded_alike);
+            && !other(|row| &row.scores)
+            && !other(|row| &row.further_scores);
         match (same, rounded_alike) {
             (true, _) => return Finding::Same(words),
             (false, true) => return Finding::Worse(format!("{words} {OTHER_SCORES}")),

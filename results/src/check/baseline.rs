@@ -10,7 +10,7 @@ use crate::format::counted;
 use crate::markup::{shown, visible};
 use crate::pivot::mixture;
 use crate::published::{model_rank, task_rank};
-use crate::record::{Outcome, Record, SEVERAL};
+use crate::record::{Outcome, Record, SEVERAL, Scores};
 use crate::stats::{Sample, largest_deviation};
 use crate::store::{self, Loaded};
 use crate::{Error, Result, metrics};
@@ -81,6 +81,9 @@ pub struct Row {
     /// Digest over all scores of all seeds, on validation and test; empty if a log was missing, and
     /// in older files.
     pub scores: String,
+    /// Digest over what is computed from these scores for all seeds, such as the bits gained and the
+    /// best step; empty if `scores` is, and in older files.
+    pub further_scores: String,
     /// Digest over all losses of all seeds; empty if a log was missing or held no step.
     pub trace: String,
     /// Digest over all norms of gradients of all seeds; empty if `trace` is.
@@ -281,6 +284,7 @@ impl Row {
             loss: mean(&records, |record| record.scores.as_ref()?.train_loss)
                 .map(|sample| sample.mean),
             scores: logs.scores,
+            further_scores: logs.further_scores,
             trace: logs.trace,
             unlogged: logs.missing,
             gradients: logs.gradients,
@@ -394,6 +398,7 @@ impl Row {
         }
         for (name, digest) in [
             ("scores", &self.scores),
+            ("further_scores", &self.further_scores),
             ("trace", &self.trace),
             ("gradients", &self.gradients),
         ] {
@@ -506,6 +511,7 @@ fn mean(records: &[&Record], of: fn(&Record) -> Option<f64>) -> Option<Sample> {
 #[derive(Default)]
 struct Logs {
     scores: String,
+    further_scores: String,
     trace: String,
     gradients: String,
     gradient_norm: Option<f64>,
@@ -521,6 +527,7 @@ impl Logs {
     fn read(loaded: &Loaded, runs: &[usize]) -> Result<Logs> {
         let mut lines = Vec::new();
         let mut scores = Vec::new();
+        let mut further_scores = Vec::new();
         let mut norms = Vec::new();
         let mut whole = true;
         let mut missing = None;
@@ -555,6 +562,7 @@ impl Logs {
             }
             norms.extend(steps);
             scores.extend(metrics::scores(&log, record));
+            further_scores.extend(record.scores.iter().flat_map(Scores::further));
             lines.extend(log);
         }
         if !whole {
@@ -565,6 +573,7 @@ impl Logs {
         }
         Ok(Logs {
             scores: metrics::digest(scores.into_iter()),
+            further_scores: metrics::digest(further_scores.into_iter()),
             trace: metrics::trace(&lines),
             gradients: metrics::digest(norms.iter().copied()),
             gradient_norm: Sample::of(&norms)

@@ -123,7 +123,7 @@ fn in_column(error: &csv::Error) -> Option<String> {
 }
 
 /// The first line of the file.
-const COLUMNS: [&str; 30] = [
+const COLUMNS: [&str; 31] = [
     "task",
     "source",
     "protocol",
@@ -154,6 +154,7 @@ const COLUMNS: [&str; 30] = [
     "gradient_norm",
     "jobs",
     "scores",
+    "further_scores",
 ];
 
 /// Number of [`COLUMNS`] that every baseline has. Older files lack others, and the values of those
@@ -174,6 +175,7 @@ type Flat = (
         String,
         Option<f64>,
         Option<usize>,
+        String,
         String,
     ),
 );
@@ -229,6 +231,7 @@ impl From<Row> for Flat {
                 row.gradient_norm,
                 row.jobs,
                 guarded(&row.scores),
+                guarded(&row.further_scores),
             ),
         )
     }
@@ -244,7 +247,8 @@ impl From<Flat> for Row {
         let (data, processor, threads, outcome, seeds, test_rows) = identity;
         let (accuracy, accuracy_deviation, loss, trace) = scores;
         let (peak_bytes, memory_method, steps_per_second, speed_error) = costs;
-        let (instructions, spec, parameters, gradients, gradient_norm, jobs, scores) = later;
+        let (instructions, spec, parameters, gradients, gradient_norm, jobs, scores, further) =
+            later;
         Row {
             key,
             data: read_back(&data),
@@ -261,6 +265,7 @@ impl From<Flat> for Row {
             accuracy_deviation,
             loss,
             scores: read_back(&scores),
+            further_scores: read_back(&further),
             trace: read_back(&trace),
             gradients: read_back(&gradients),
             gradient_norm,

@@ -65,6 +65,19 @@ impl Scores {
         Some(loss < (1.0 - Self::TRAINED) * prior)
     }
 
+    /// Returns what is computed from accuracies and losses, and the counts; NaN stands for what is
+    /// absent.
+    pub(crate) fn further(&self) -> [f64; 6] {
+        [
+            self.bits_gained.unwrap_or(f64::NAN),
+            self.prior_loss.unwrap_or(f64::NAN),
+            self.best_step.map_or(f64::NAN, |step| step as f64),
+            self.steps as f64,
+            self.examples_seen as f64,
+            self.evaluations as f64,
+        ]
+    }
+
     /// Returns the validation accuracy that selects settings: of all labels if positions have
     /// labels.
     #[must_use]
