@@ -401,7 +401,12 @@ fn with_endings(mut cell: Cell, runs: &[&Record]) -> Cell {
 fn best_trivial(records: &[&Record]) -> Cell {
     let baselines = Baseline::of_data(records.iter().copied());
     Baseline::best(baselines).map_or_else(Cell::default, |best| Cell {
-        text: format!("{:.1} ({})", 100.0 * best.accuracy, best.name),
+        text: format!(
+            "{:.1} ({}{})",
+            100.0 * best.accuracy,
+            best.name,
+            Baseline::which(records.iter().copied(), &best.name)
+        ),
         fields: vec![
             ("trivial_accuracy", json!(100.0 * best.accuracy)),
             ("trivial", json!(best.name)),

@@ -34,6 +34,26 @@ fn version_1_loads_forever() {
     assert_eq!(record.provenance.revision.unwrap().commit, "ded051b");
 }
 
+/// Older versions wrote ordinals such as 2th.
+#[test]
+fn trivial_predictors_have_their_names_of_today() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    let name = |written: &str| {
+        let mut record = version_1();
+        record.baselines[0].name = written.to_owned();
+        store::write(&path, &record).unwrap();
+        store::read(&path).unwrap().baselines[0].name.clone()
+    };
+    assert_eq!(
+        name("disc distance (every 2th training row)"),
+        "disc distance (one training row in 2)"
+    );
+    for other in ["first token", "mine (every nth training row)"] {
+        assert_eq!(name(other), other);
+    }
+}
+
 #[test]
 fn writing_keeps_every_key_and_value_and_ends_with_the_provenance() {
     assert_eq!(

@@ -293,8 +293,8 @@ fn a_cell_is_comparable_if_all_its_seeds_are() {
     assert_eq!(verdict(forbidden), "not comparable");
 }
 
-/// The newest run says what trivial predictors reach, in every table, and what is unknown is not
-/// the best.
+/// The newest run says what trivial predictors reach, in every table, which say so if others
+/// differ. What is unknown is not the best.
 #[test]
 fn floors_are_those_of_the_newest_run() {
     let mut records: Vec<Record> = ["transformer", "linear"]
@@ -313,11 +313,18 @@ fn floors_are_those_of_the_newest_run() {
         let text = text(accuracy(&records));
         assert!(text.contains("20.00") && !text.contains("36.25"), "{text}");
         let ranks = table("ranks", &records, None);
+        for (table, place) in [(&accuracy(&records), " on listops"), (&ranks, "")] {
+            let told = format!("first token{place} (the newest of 2 values)");
+            let notes = table.notes.join("\n");
+            assert!(notes.contains(&told), "{notes}");
+        }
         let floor = ranks.objects().pop().unwrap();
         assert_eq!(floor["accuracy_percent"], 20.0, "{floor:?}");
         assert!(floor["of"].is_null(), "{floor:?}");
         records.reverse();
     }
+    let same = [run("linear", 0, 0.4), run("linear", 1, 0.4)];
+    assert!(!text(accuracy(&same)).contains("the newest of"));
 }
 
 /// One record without bits leaves the others theirs.

@@ -1,11 +1,14 @@
-//! Removal of non-finite scores, which are not scores.
+//! Removal of non-finite scores, which are not scores, and of names that older versions gave.
 
-use super::{Outcome, Record};
+use super::{Baseline, Outcome, Record};
 
 impl Record {
     /// Returns the record with every score finite or absent. A scored run with a score that is not
-    /// finite, as older versions wrote them, becomes a diverged one without scores.
+    /// finite, as older versions wrote them, becomes a diverged one without scores. Trivial
+    /// predictors have their names of today.
     pub(crate) fn settled(mut self) -> Record {
+        let baselines = self.baselines.into_iter();
+        self.baselines = baselines.map(Baseline::renamed).collect();
         let mut wrong = None;
         let mut settle = |figure: &mut Option<f64>, name: &'static str| {
             if figure.is_some_and(|figure| !figure.is_finite()) {

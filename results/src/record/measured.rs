@@ -1,6 +1,6 @@
 //! Measurements of a run: scores, speed and memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -119,6 +119,31 @@ impl Baseline {
         let measured = runs.into_iter().filter(|run| !run.baselines.is_empty());
         let newest = measured.max_by_key(|run| (&run.provenance.created, &run.id));
         newest.map_or(&[], |run| &run.baselines)
+    }
+
+    /// Returns which accuracy of a predictor [`Baseline::of_data`] returns for these runs, in words
+    /// to put behind its name; empty if they all have the same.
+    pub(crate) fn which<'a>(runs: impl IntoIterator<Item = &'a Record>, name: &str) -> String {
+        let all = runs.into_iter().flat_map(|run| &run.baselines);
+        let own = all.filter(|it| it.name == name && it.accuracy.is_finite());
+        let values: BTreeSet<u64> = own.map(|it| it.accuracy.to_bits()).collect();
+        match values.len() {
+            0 | 1 => String::new(),
+            count => format!(" (the newest of {count} values)"),
+        }
+    }
+
+    /// Returns the baseline with its name of today: `every 2th training row` of older versions is
+    /// `one training row in 2`.
+    pub(super) fn renamed(self) -> Baseline {
+        let parts = self.name.split_once(" (every ").and_then(|(rule, rest)| {
+            let step: usize = rest.strip_suffix("th training row)")?.parse().ok()?;
+            Some(format!("{rule} (one training row in {step})"))
+        });
+        Baseline {
+            name: parts.unwrap_or(self.name),
+            ..self
+        }
     }
 }
 

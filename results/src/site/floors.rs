@@ -97,11 +97,13 @@ pub(super) fn table(task: &str, groups: &[&Group], classes: usize) -> Table {
     }));
     let data: BTreeSet<&str> = groups.iter().map(|group| group.data.as_str()).collect();
     for data in data {
-        let here = groups.iter().filter(|group| group.data == data);
-        let runs = here.flat_map(|group| group.runs.iter().copied());
-        rows.extend(Baseline::of_data(runs).iter().map(|floor| {
-            let (name, accuracy) = (floor.name.clone(), percent(floor.accuracy));
-            [data.to_owned(), name, accuracy]
+        let runs = || {
+            let here = groups.iter().filter(|group| group.data == data);
+            here.flat_map(|group| group.runs.iter().copied())
+        };
+        rows.extend(Baseline::of_data(runs()).iter().map(|floor| {
+            let name = floor.name.clone() + &Baseline::which(runs(), &floor.name);
+            [data.to_owned(), name, percent(floor.accuracy)]
         }));
     }
     let rows = rows.into_iter().map(|[data, name, accuracy]| {

@@ -360,13 +360,37 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// Returns the runs on the data of a column.
+    fn runs_on(&self, column: usize) -> impl Iterator<Item = &'a Record> {
+        let rows = self.pivot.rows.iter();
+        rows.flat_map(move |row| row.cells[column].iter().copied())
+    }
+
+    /// Returns the predictors without a model on the data of a column.
+    fn trivial(&self, column: usize) -> &'a [Baseline] {
+        Baseline::of_data(self.runs_on(column))
+    }
+
+    /// Returns a sentence on the trivial predictors whose accuracies differ between runs.
+    fn choices(&self) -> Option<String> {
+        let columns = self.pivot.columns.iter().enumerate();
+        let choices = columns.flat_map(|(column, title)| {
+            self.trivial(column).iter().filter_map(move |it| {
+                let which = Baseline::which(self.runs_on(column), &it.name);
+                (!which.is_empty()).then(|| format!("{} on {title}{which}", it.name))
+            })
+        });
+        let choices: Vec<String> = choices.collect();
+        (!choices.is_empty()).then(|| {
+            let choices = choices.join(", ");
+            format!("Builds of the program measured trivial predictors differently: {choices}.")
+        })
+    }
+
     /// Returns one row per trivial predictor.
     fn baselines(&self) -> Vec<Row> {
-        let of = |column: usize| {
-            let rows = self.pivot.rows.iter();
-            Baseline::of_data(rows.flat_map(|row| row.cells[column].iter().copied()))
-        };
-        let columns: Vec<_> = (0..self.pivot.columns.len()).map(of).collect();
+        let columns = (0..self.pivot.columns.len()).map(|column| self.trivial(column));
+        let columns: Vec<_> = columns.collect();
         let mut names: Vec<&str> = Vec::new();
         for baseline in columns.iter().copied().flatten() {
             if !names.contains(&baseline.name.as_str()) {
@@ -413,6 +437,9 @@ impl<'a> Maker<'a> {
         notes.extend(every_row(self.pivot));
         notes.extend(origins(self.pivot));
         notes.extend(left_unsaid(self.pivot));
+        if self.quantity == Quantity::Accuracy {
+            notes.extend(self.choices());
+        }
         capped(&mut notes, self.mixtures);
         capped(&mut notes, self.endings);
         if let Some(source) = against.filter(|_| self.quantity == Quantity::Accuracy) {

@@ -245,7 +245,8 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     notes.extend(ranking.measure.remarks(runs));
     let trivial = ranking.data.iter().filter_map(|data| {
         let best = best_trivial(runs, data)?;
-        Some(format!("{}: {}", data.name, best.name))
+        let which = Baseline::which(data.runs(runs), &best.name);
+        Some(format!("{}: {}{which}", data.name, best.name))
     });
     let trivial: Vec<String> = trivial.collect();
     if !trivial.is_empty() {
