@@ -7,6 +7,8 @@ use super::ours::Group;
 pub(super) struct Tuning {
     /// Number of settings.
     pub(super) tried: usize,
+    /// Number of those with a validation accuracy.
+    scored: usize,
     /// Lowest and highest validation accuracy in percent, means over the seeds; absent if no
     /// setting has one.
     pub(super) spread: Option<(f64, f64)>,
@@ -31,6 +33,7 @@ impl Tuning {
         let draws = draws.filter(|draws| reached.len() > 1 && *draws as usize <= reached.len());
         Tuning {
             tried,
+            scored: reached.len(),
             spread,
             expected: draws
                 .map(|draws| (draws, expected_best(&reached, draws)))
@@ -38,10 +41,10 @@ impl Tuning {
         }
     }
 
-    /// Returns the spread in words.
+    /// Returns the spread in words; empty for fewer than two settings with a validation accuracy.
     pub(super) fn spread_words(&self) -> String {
         match self.spread {
-            Some((low, high)) if self.tried > 1 => format!("{low:.1} to {high:.1}"),
+            Some((low, high)) if self.scored > 1 => format!("{low:.1} to {high:.1}"),
             _ => String::new(),
         }
     }
@@ -90,6 +93,19 @@ mod tests {
         // Means of 30, 50 and 90. Of two draws: (30 + 3 * 50 + 5 * 90) / 9.
         assert_eq!(tuning.expected_words(), "56.7 of 1, 70.0 of 2");
         assert_eq!(Tuning::of(&all[3], &all).expected_words(), "");
+    }
+
+    /// Of two settings, one diverged.
+    #[test]
+    fn a_single_setting_with_a_score_has_no_spread() {
+        let first = [run(1, 0.4, |_| ())];
+        let second = [run(1, 0.3, |it| it.scores = None)];
+        let all = [
+            group(&first, "train.learning_rate=1e-3"),
+            group(&second, "train.learning_rate=3e-3"),
+        ];
+        let tuning = Tuning::of(&all[0], &all);
+        assert_eq!((tuning.tried, tuning.spread_words().as_str()), (2, ""));
     }
 
     #[test]
