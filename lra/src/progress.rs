@@ -1,5 +1,6 @@
 //! Progress on standard error: bars on a terminal, occasional lines elsewhere.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub struct Reporter {
     interactive: bool,
     quiet: bool,
     spoke: Mutex<Instant>,
+    /// Notes that are printed once.
+    noted: Mutex<BTreeSet<String>>,
     stop: Option<Stop>,
     /// Lines that were said, quiet or not.
     #[cfg(test)]
@@ -40,6 +43,7 @@ impl Reporter {
             interactive: stderr::is_interactive() && !quiet,
             quiet,
             spoke: Mutex::new(Instant::now()),
+            noted: Mutex::default(),
             stop: None,
             #[cfg(test)]
             said: Mutex::default(),
@@ -74,6 +78,17 @@ impl Reporter {
     /// Prints a line about the meaning of a figure, also in quiet mode.
     pub fn note(&self, line: &str) {
         self.bar().suspend(|| stderr::line(line));
+    }
+
+    /// Prints a note that may be about several runs, unless it was printed before.
+    pub fn note_once(&self, line: &str) {
+        let mut noted = self
+            .noted
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if noted.insert(line.to_owned()) {
+            self.note(line);
+        }
     }
 
     /// Prints a warning, unless quiet.

@@ -246,7 +246,7 @@ impl TrainedRun {
         // run is kept unless the data has longer rows.
         asked.max_length = asked.max_length.max(own_length);
         if asked.max_length > own_length {
-            reporter.note(&format!(
+            reporter.note_once(&format!(
                 "the run was trained for sequences of up to {own_length} tokens, and its model is built for up to {} here; whatever it derives from this number differs from training",
                 asked.max_length
             ));

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::common::{Place, TINY};
+use crate::common::{Place, TINY, err};
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
@@ -81,8 +81,12 @@ fn other_splits_lengths_and_parts_can_be_scored() {
     assert_eq!(lines.lines().count(), 7);
     assert_eq!(json(lines.lines().next().unwrap())["row"], 0);
     let longer = "--set data.max_length=100 --set data.min_length=65";
-    let longer = place.ok(&format!("score {run} --quiet {longer}"));
-    assert!(longer.contains("listops@100"), "{longer}");
+    let scored = place.ok(&format!("score {run} --quiet {longer}"));
+    assert!(scored.contains("listops@100"), "{scored}");
+    // A note that both runs share is printed once.
+    let compared = err(&place.lra(&format!("compare {run} {run} --quiet {longer}")));
+    let notes = compared.matches("was trained for sequences of up to");
+    assert_eq!(notes.count(), 1, "{compared}");
     // Weights that exist for each position do not fit.
     place.ok(&format!("{TINY} --model linformer --out fixed"));
     let run = run_of(&place, "fixed");
