@@ -12,7 +12,7 @@ pub mod score;
 pub mod sweep;
 pub mod unknown;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -38,27 +38,45 @@ impl Cli {
     ///
     /// # Errors
     /// They are no command, or ask for help or the version.
-    pub fn read(
-        words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Cli, clap::Error> {
-        let mut command = with_negative_numbers(Cli::command());
-        let mut matches = command.try_get_matches_from_mut(words)?;
+    pub fn read(words: impl IntoIterator<Item = impl Into<OsString>>) -> Result<Cli, clap::Error> {
+        let mut command = Cli::command();
+        let mut matches = command.try_get_matches_from_mut(with_negative_values(words))?;
         let read = Cli::from_arg_matches_mut(&mut matches);
         read.map_err(|error| error.format(&mut command))
     }
 }
 
-/// Lets every option that takes a value take a negative number, which is out of range then, instead
-/// of an unknown option.
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    let command = command.mut_args(|argument| {
-        let takes = argument.get_action().takes_values() && !argument.is_positional();
-        match takes {
-            true => argument.allow_negative_numbers(true),
-            false => argument,
+/// Joins each word that begins like a negative number to the option before it, as in `--steps=-1`. No
+/// option begins so, and the reader of the value says what it takes.
+fn with_negative_values(words: impl IntoIterator<Item = impl Into<OsString>>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut options = true;
+    for word in words.into_iter().map(Into::into) {
+        options &= word != "--";
+        let before = joined.last_mut().filter(|before| is_bare_option(before));
+        match before.filter(|_| options && begins_negative(&word)) {
+            Some(option) => {
+                option.push("=");
+                option.push(word);
+            }
+            None => joined.push(word),
         }
-    });
-    command.mut_subcommands(with_negative_numbers)
+    }
+    joined
+}
+
+/// Returns whether a word is an option without a value, such as `--steps`.
+fn is_bare_option(word: &OsStr) -> bool {
+    let bytes = word.as_encoded_bytes();
+    bytes.len() > 2 && bytes.starts_with(b"--") && !bytes.contains(&b'=')
+}
+
+/// Returns whether a word begins like a negative number, such as `-1G`, `-1..2` or `-.5`.
+fn begins_negative(word: &OsStr) -> bool {
+    matches!(
+        word.as_encoded_bytes(),
+        [b'-', b'0'..=b'9', ..] | [b'-', b'.', b'0'..=b'9', ..]
+    )
 }
 
 const EXAMPLES: &str = "\
@@ -562,9 +580,15 @@ pub enum Registry {
 
 #[cfg(test)]
 mod tests {
+    use std::any::TypeId;
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+    use clap::error::ErrorKind;
+
     use super::*;
     use crate::spec::RunRequest;
-    use clap::CommandFactory;
+    use crate::sweep::plan::Shard;
 
     /// Checks that a command and all below it take every word of a list in any case.
     fn check_cases(command: &clap::Command) {
@@ -609,20 +633,99 @@ mod tests {
         }
     }
 
-    /// They are out of range, and no unknown options.
+    /// Value names of options that take numbers, sizes, ranges or times.
+    const NUMBERS: [&str; 6] = ["N", "SIZE", "TIME", "SHARE", "A..B", "I/N"];
+
+    /// Returns whether an option takes numbers, sizes, ranges or times.
+    fn takes_numbers(argument: &clap::Arg) -> bool {
+        let types = [
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<Duration>(),
+            TypeId::of::<parse::Seeds>(),
+            TypeId::of::<parse::Devices>(),
+            TypeId::of::<Shard>(),
+        ];
+        let read = argument.get_value_parser().type_id();
+        let mut names = argument.get_value_names().into_iter().flatten();
+        argument.get_action().takes_values()
+            && (types.iter().any(|it| read == *it)
+                || names.any(|it| NUMBERS.contains(&it.as_str())))
+    }
+
+    /// Checks the options of a command and of all below it, and counts them. `words` lead to the
+    /// command.
+    fn check_numbers(command: &clap::Command, words: &[&str]) -> usize {
+        let mut count = 0;
+        for argument in command.get_arguments().filter(|it| takes_numbers(it)) {
+            let flag = format!("--{}", argument.get_long().expect("an option"));
+            for value in [
+                "-1", "-1G", "-1..2", "-1,2", "-2s", "-0.5", "-.5", "-1/4", "zzz", "",
+            ] {
+                let given = [flag.as_str(), value];
+                let error = Cli::read(words.iter().chain(&given)).unwrap_err();
+                let told = error.to_string();
+                let of_reader = error.kind() == ErrorKind::ValueValidation;
+                assert!(
+                    of_reader && told.contains(&format!("for '{flag}")),
+                    "{words:?} {flag} {value}: {told}"
+                );
+                for foreign in [
+                    "invalid digit",
+                    "cannot parse",
+                    "invalid float",
+                    "too large",
+                ] {
+                    assert!(!told.contains(foreign), "{words:?} {flag} {value}: {told}");
+                }
+            }
+            count += 1;
+        }
+        let below = command.get_subcommands();
+        count
+            + below
+                .map(|it| check_numbers(it, &[words, &[it.get_name()]].concat()))
+                .sum::<usize>()
+    }
+
+    /// Options of numbers answer in the words of their own readers, also to values that begin with
+    /// a minus: they are no unknown options.
     #[test]
-    fn negative_numbers_are_values() {
-        for (words, flag) in [
-            ("lra run --task toy --model bag --steps -1", "--steps"),
-            ("lra run --task toy --model bag --seed -1", "--seed"),
-            ("lra run --task toy --model bag --threads -2", "--threads"),
-            ("lra sweep --tasks toy --jobs -1", "--jobs"),
-            ("lra score there --limit -1", "--limit"),
+    fn every_option_of_a_number_says_what_it_takes() {
+        let count = check_numbers(&Cli::command(), &["lra"]);
+        assert!(count > 40, "{count}");
+        for (words, told) in [
+            ("run --memory-limit -1G", "not a size of at least one byte"),
+            ("run --seeds -1..2", "'-1' is not a seed from 0 to"),
+            ("run --steps -1", "not a whole number of at least 0"),
+            ("bench --per-round -2s", "not a duration above zero"),
+            ("bench --lengths 64,-1", "not a whole number of at least 0"),
         ] {
-            let error = Cli::read(words.split(' ')).unwrap_err().to_string();
-            let number = words.rsplit(' ').next().unwrap();
-            let told = format!("invalid value '{number}' for '{flag}");
-            assert!(error.contains(&told), "{words}: {error}");
+            let error = Cli::read(format!("lra {words}").split(' ')).unwrap_err();
+            assert!(error.to_string().contains(told), "{words}: {error}");
+        }
+    }
+
+    /// What follows an option without a value, another value or `--` stays a word of its own.
+    #[test]
+    fn only_values_of_options_are_joined_to_them() {
+        let joined = |words: &str| {
+            let words = with_negative_values(words.split(' '));
+            let words: Vec<_> = words.iter().map(|it| it.to_string_lossy()).collect();
+            words.join(" ")
+        };
+        for (words, expected) in [
+            ("lra run --steps -1", "lra run --steps=-1"),
+            ("lra run --out=a -1", "lra run --out=a -1"),
+            ("lra run -q -1", "lra run -q -1"),
+            ("lra run --out a -1", "lra run --out a -1"),
+            ("lra run --steps --quiet", "lra run --steps --quiet"),
+            ("lra run -- --steps -1", "lra run -- --steps -1"),
+        ] {
+            assert_eq!(joined(words), expected);
         }
     }
 

@@ -25,7 +25,8 @@ pub struct BenchArgs {
         long,
         value_delimiter = ',',
         default_value = "1024,2048,3072,4096",
-        value_name = "LIST"
+        value_name = "LIST",
+        value_parser = parse::whole::<usize>(0..=u64::MAX)
     )]
     pub lengths: Vec<usize>,
     /// Models, as `name` or `name:option=value` [default: all, softmax attention both fused and

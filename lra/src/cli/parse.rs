@@ -38,7 +38,13 @@ pub fn seeds(text: &str) -> Result<Seeds, String> {
             "'{text}' is neither a range of seeds, such as 0..5 (5 not included), nor a list, such as 0,1,4"
         )
     };
-    let number = |text: &str| seed(text).map_err(|_| expected());
+    // A number that is no seed is told as such.
+    let number = |text: &str| {
+        seed(text).map_err(|told| match text.parse::<f64>() {
+            Ok(_) => told,
+            Err(_) => expected(),
+        })
+    };
     let Some((first, end)) = text.split_once("..") else {
         let seeds: Vec<u64> = text.split(',').map(number).collect::<Result<_, _>>()?;
         let twice = (1..seeds.len()).any(|i| seeds[..i].contains(&seeds[i]));
@@ -150,7 +156,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 
 /// Parses `8G` or `1.5 MiB` into at least one byte.
 pub fn bytes(text: &str) -> Result<usize, String> {
-    let expected = || format!("'{text}' is not a size such as 8G or 512M");
+    let expected = || format!("'{text}' is not a size of at least one byte, such as 8G or 512M");
     let (digits, unit) = text.split_at(
         text.find(|c: char| !c.is_ascii_digit() && c != '.')
             .unwrap_or(text.len()),
@@ -179,7 +185,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 
 /// Parses `30s` or `2h`; zero is refused.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let expected = || format!("'{text}' is not a duration such as 30s, 5m or 2h");
+    let expected = || format!("'{text}' is not a duration above zero, such as 30s, 5m or 2h");
     let duration = humantime::parse_duration(text).map_err(|_| expected())?;
     if duration.is_zero() {
         Err(expected())
