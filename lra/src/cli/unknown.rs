@@ -1,13 +1,16 @@
-//! Commands, flags and lists that other programs have: the error names the equivalent here.
+//! Commands, flags and lists that other programs have: the error names the equivalent here. A word
+//! that is missing: the error names those that it can be.
 
 use clap::CommandFactory;
+use clap::builder::PossibleValue;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::Cli;
 use crate::spec::TrainOptions;
 use crate::suggest;
 
-/// Returns the one-line message for an unknown command, flag or list; `None` for any other error.
+/// Returns the one-line message for an unknown command, flag or list, or for a missing word of a
+/// list; `None` for any other error.
 pub fn explained(error: &clap::Error) -> Option<String> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
@@ -34,8 +37,30 @@ pub fn explained(error: &clap::Error) -> Option<String> {
                 "unknown list '{list}'; did you mean '{to}'? (`lra list {to}` prints it)"
             ))
         }
+        ErrorKind::MissingRequiredArgument => match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::Strings(missing)) => match missing.as_slice() {
+                [only] => missing_word(only, &command_of(error)?),
+                _ => None,
+            },
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// Returns the message for a command without its word `place`, which is one of a list; `None` if it
+/// can be any word.
+fn missing_word(place: &str, command: &clap::Command) -> Option<String> {
+    let argument = command
+        .get_positionals()
+        .find(|it| it.to_string() == place)?;
+    let words = argument.get_possible_values();
+    let words: Vec<&str> = words.iter().map(PossibleValue::get_name).collect();
+    let (first, path) = (words.first()?, command.get_bin_name()?);
+    Some(format!(
+        "`{path}` takes one of the words {}; such as `{path} {first}`",
+        words.join(", ")
+    ))
 }
 
 /// Returns the message for a word that is no command of `parent`.
@@ -284,6 +309,29 @@ mod tests {
             told.contains("'others'") && told.contains("`lra merge"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_missing_word_of_a_list_is_answered_with_the_list() {
+        for (words, told_words) in [
+            (
+                "lra list",
+                "`lra list` takes one of the words tasks, models, recipes, published, devices, \
+                 components, settings, schemas; such as `lra list tasks`",
+            ),
+            ("lra list --json", "such as `lra list tasks`"),
+            (
+                "lra completions",
+                "`lra completions` takes one of the words bash, ",
+            ),
+        ] {
+            let told = told(words).unwrap();
+            assert!(told.contains(told_words), "{words}: {told}");
+        }
+        // These can be any word.
+        for words in ["lra parity", "lra run --task toy", "lra compare a"] {
+            assert_eq!(told(words), None, "{words}");
+        }
     }
 
     #[test]
