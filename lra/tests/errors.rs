@@ -618,7 +618,7 @@ fn an_error_names_the_place_and_the_reason_once() {
         ("report missing", "cannot read missing: "),
         ("report --splice missing/page.md", "missing/page.md"),
         (
-            "check --update --baseline missing/baseline.json",
+            "check --update --baseline missing/baseline.csv",
             "make that folder first",
         ),
         (

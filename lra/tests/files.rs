@@ -80,6 +80,40 @@ fn no_output_replaces_what_the_program_keeps() {
     }
 }
 
+/// A name that ends like that of a file of another kind is refused before anything is read.
+#[test]
+fn no_file_is_named_like_one_of_another_kind() {
+    let place = Place::new();
+    for (words, remedy) in [
+        ("score none --predictions x.json", ".csv or .jsonl"),
+        ("explain none --png x.jpg", ".png"),
+        ("explain none --output x.html", ".txt, or add --format html"),
+        ("data show pathfinder --png x.jpg", ".png"),
+        ("report --output x.csv", ".txt, or add --format csv"),
+        ("report --format csv --output x.gz", ".csv"),
+        ("report --splice x.html", ".md"),
+        (
+            "agree --format csv --output x.json",
+            ".csv, or add --format json",
+        ),
+        ("check --baseline base.csv --junit x.json", ".xml"),
+        (
+            "check --baseline base.csv --output x.md",
+            ".txt, or add --format markdown",
+        ),
+        ("check --baseline base.json --update", ".csv"),
+        ("merge runs --output all.json", ".csv"),
+        ("import theirs.csv --output all.json", ".csv"),
+    ] {
+        let message = place.fails(2, words);
+        assert!(
+            message.trim_end().ends_with(&format!("ends in {remedy}")),
+            "{words}: {message}"
+        );
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_run_follows_no_link_within_its_folder() {
     let place = Place::new();
@@ -206,7 +240,7 @@ fn sweeps_tables_and_data_follow_no_link_either() {
         place.ok(sweep);
     }
     let foreign = linked(&place, &place.path().join("table.md"));
-    let message = place.fails(3, "report runs --output table.md");
+    let message = place.fails(3, "report runs --format markdown --output table.md");
     assert!(
         message.contains("table.md") && message.contains("symbolic link"),
         "{message}"
@@ -258,7 +292,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
         (3, "report runs --bench fifo.jsonl --format html"),
         (3, "check --baseline fifo.csv"),
         (3, "check --baseline fifo.csv --update"),
-        (3, "report runs --output fifo.md"),
+        (3, "report runs --format markdown --output fifo.md"),
         (2, "run --task toy --model bag --recipe fifo.toml"),
     ] {
         let message = place.fails(code, words);

@@ -205,7 +205,7 @@ fn a_score_is_broken_down_and_the_worst_examples_are_shown() {
     // A name that cannot be written is refused before anything is read.
     for words in [
         "score no-run --predictions nowhere/all.csv",
-        "explain no-run --output nowhere/all.html",
+        "explain no-run --format html --output nowhere/all.html",
         "explain no-run --png nowhere/all.png",
     ] {
         let message = place.fails(3, words);

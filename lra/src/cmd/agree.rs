@@ -8,9 +8,10 @@ use results::record::StartedFrom;
 use results::{Format, Record, committed};
 
 use crate::cli::agree::AgreeArgs;
+use crate::cmd::{self, Kind};
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::RunRequest;
-use crate::{cmd, overlay, stderr};
+use crate::{overlay, stderr};
 
 /// Runs the command.
 pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
@@ -18,6 +19,9 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         return Err(Error::usage(
             "--format html: a page is made by `lra report`",
         ));
+    }
+    if let Some(file) = &arguments.output {
+        cmd::check_file("--output", file, &[Kind::of(arguments.format)])?;
     }
     let (place, loaded) = match &arguments.path {
         Some(path) => (

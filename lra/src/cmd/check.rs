@@ -7,13 +7,14 @@ use results::Tone;
 use results::check::{Baseline, State, Thresholds, judge, junit, table};
 
 use crate::cli::CheckArgs;
-use crate::cmd;
+use crate::cmd::{self, Kind};
 use crate::colour::Text;
 use crate::error::{Class, Classify, Error, Result};
 use crate::{stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
+    check_names(arguments)?;
     let reference = &arguments.reference;
     let reference = *suggest::find("model", reference, models::registry(), |model| model.name)?;
     if arguments.dir.is_file() {
@@ -143,6 +144,20 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => Class::Check.into(),
     })
+}
+
+/// Checks the names of the files that the command writes.
+fn check_names(arguments: &CheckArgs) -> Result<()> {
+    if arguments.update {
+        return cmd::check_ending("--baseline", &arguments.baseline, &[Kind::CSV]);
+    }
+    if let Some(file) = &arguments.output {
+        cmd::check_file("--output", file, &[Kind::of(arguments.format)])?;
+    }
+    if let Some(file) = &arguments.junit {
+        cmd::check_file("--junit", file, &[Kind::XML])?;
+    }
+    Ok(())
 }
 
 /// Returns a sentence for each cell of the baseline in a file that a new one lacks, or has with

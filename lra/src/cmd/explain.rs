@@ -11,15 +11,19 @@ use results::table::{Cell, Column, Row, Table};
 
 use super::score::{Scored, Scoring};
 use crate::cli::score::ExplainArgs;
-use crate::cmd;
+use crate::cmd::{self, Kind};
 use crate::error::{Class, Classify, Error, Result};
 use crate::trained::{Prediction, TrainedRun};
 
 /// Runs the command.
 pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
-    let files = arguments.output.iter().chain(&arguments.png);
-    files.into_iter().try_for_each(|it| cmd::check_file(it))?;
+    if let Some(file) = &arguments.output {
+        cmd::check_file("--output", file, &[Kind::of(arguments.format)])?;
+    }
+    if let Some(file) = &arguments.png {
+        cmd::check_file("--png", file, &[Kind::PNG])?;
+    }
     let run = TrainedRun::open(&arguments.run, &arguments.on.assignments)?;
     if arguments.png.is_some() && run.task.info().first_id != 0 {
         return Err(Error::usage(format!(

@@ -34,7 +34,7 @@ use results::store::Loaded;
 use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{of_writing, print, print_json, print_judged, print_prose, print_tables};
 use crate::{recipe, stderr};
-pub use write::{check_file, write_file};
+pub use write::{Kind, check_ending, check_file, write_file};
 
 /// Returns the setting of `--allow-partial`.
 ///

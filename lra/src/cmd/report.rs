@@ -13,11 +13,18 @@ use results::tables::{TABLES, TableKind};
 use results::{Format, Record, splice};
 
 use crate::cli::ReportArgs;
+use crate::cmd::{self, Kind};
 use crate::error::{Class, Classify, Result, in_writing};
-use crate::{cmd, host, stderr, suggest};
+use crate::{host, stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
+    if let Some(file) = &arguments.output {
+        cmd::check_file("--output", file, &[Kind::of(arguments.format)])?;
+    }
+    if let Some(file) = &arguments.splice {
+        cmd::check_ending("--splice", file, &[Kind::MARKDOWN])?;
+    }
     let others = on_file(arguments)?;
     let page = arguments.format == Format::Html;
     let shows_bench = page || arguments.charts.is_some() || arguments.splice.is_some();

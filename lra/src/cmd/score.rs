@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cell::changes;
 use crate::cli::data::DataPlace;
 use crate::cli::score::{Computing, ScoreArgs, ScoredData};
+use crate::cmd::Kind;
 use crate::error::{Class, Classify, Error, Result};
 use crate::eval::Score;
 use crate::progress::Reporter;
@@ -19,10 +20,9 @@ use crate::{cmd, device, runtime};
 
 /// Runs the command.
 pub fn run(arguments: &ScoreArgs) -> Result<ExitCode> {
-    arguments
-        .predictions
-        .as_deref()
-        .map_or(Ok(()), cmd::check_file)?;
+    if let Some(file) = &arguments.predictions {
+        cmd::check_file("--predictions", file, &[Kind::CSV, Kind::JSON_LINES])?;
+    }
     let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let scored = scoring.score(&arguments.run, &arguments.on)?;
     if let Some(file) = &arguments.predictions {
@@ -184,7 +184,7 @@ impl Scored {
 
 /// Writes the predictions as JSON lines if the name of the file ends in `.jsonl`, else as CSV.
 fn write_predictions(file: &Path, predictions: &[Prediction]) -> Result<()> {
-    let bytes = match file.extension().is_some_and(|ending| ending == "jsonl") {
+    let bytes = match Kind::JSON_LINES.is_of(file) {
         true => json_lines(predictions),
         false => comma_separated(predictions).during(Class::Run, "writing the predictions")?,
     };

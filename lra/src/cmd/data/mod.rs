@@ -9,7 +9,7 @@ use datasets::{Picture, Source, Split, SplitName, Splits, Store, Summary, Task};
 use serde_json::json;
 
 use crate::cli::data::{DataChoice, DataPlace, DataVerb};
-use crate::cmd;
+use crate::cmd::{self, Kind};
 use crate::error::{Class, Classify, Error, Result};
 use crate::fetch::Origin;
 use crate::progress::Reporter;
@@ -290,6 +290,9 @@ fn overview(splits: &Splits) -> String {
 }
 
 fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -> Result<ExitCode> {
+    if let Some(file) = png {
+        cmd::check_file("--png", file, &[Kind::PNG])?;
+    }
     let chosen = Chosen::resolve(choice, None, false)?;
     let splits =
         chosen
