@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
+
 use crate::common::{self, Place};
 use serde_json::Value;
 
@@ -74,6 +76,33 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
     let rows = ranks[0]["rows"].as_array().unwrap();
     assert!(rows.len() > 28, "{}", rows.len());
     place.fails(2, "mini nothing_of_that_name --glance");
+}
+
+/// What cannot be ranked in is told with what `--table` takes, not with advice to train.
+#[test]
+fn a_table_that_is_none_is_told_with_what_is_one() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("empty")).unwrap();
+    fs::write(place.path().join("notes.txt"), "none\n").unwrap();
+    fs::write(place.path().join("other.csv"), "model,rank\nbag,1\n").unwrap();
+    for (table, told) in [
+        ("missing", "cannot read missing: "),
+        ("missing.csv", "cannot read missing.csv: "),
+        ("empty", "no records under empty"),
+        ("notes.txt", "neither a folder of runs nor a CSV file"),
+        ("other.csv", "other.csv, line 1: not a run record"),
+    ] {
+        for words in ["mini", "mini linear --glance"] {
+            let message = place.fails(3, &format!("{words} --table {table}"));
+            assert!(
+                message.contains(told)
+                    && message.contains("--table takes a folder of runs by `lra mini`")
+                    && !message.contains("`lra run`"),
+                "{words} {table}: {message}"
+            );
+        }
+    }
+    assert!(!place.path().join("runs").exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod plan;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -101,11 +101,38 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
 /// Returns the runs that models are ranked among, which are by the small protocol.
 fn table(arguments: &MiniArgs) -> Result<Vec<Record>> {
     let mut records = match &arguments.table {
-        Some(path) => cmd::load(path, false)?.records,
+        Some(path) => given_table(path)?,
         None => committed::MINI.records().class(Class::Data)?,
     };
     records.retain(|record| record.recipe.name == RECIPE);
     cmd::agree::drop_rates_of_the_recipe(&mut records);
+    Ok(records)
+}
+
+/// Returns the records of the file or folder that `--table` names.
+///
+/// # Errors
+/// It cannot be read, or holds none; the message says what `--table` takes.
+fn given_table(path: &Path) -> Result<Vec<Record>> {
+    let refused = |class: Class, told: String| {
+        Error::new(
+            class,
+            format!(
+                "{told}; --table takes a folder of runs by `lra mini`, or a CSV file that `lra merge` made of one; \
+                 leave it out to rank in the table of this program"
+            ),
+        )
+    };
+    let loaded = cmd::load_any(path, false);
+    let records = loaded
+        .map_err(|error| refused(error.class, error.to_string()))?
+        .records;
+    if records.is_empty() {
+        return Err(refused(
+            Class::Data,
+            format!("no records under {}", path.display()),
+        ));
+    }
     Ok(records)
 }
 
