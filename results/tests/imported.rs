@@ -107,7 +107,7 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
         ),
         (
             "task,model,seed,accuracy\nlistops,s4,1,0.5\nlistops,s4,1,0.6\n",
-            "line 3: seed 1",
+            "line 3: seed 1 of this cell is in line 2 too: remove one",
         ),
         (
             "model,accuracy\ns4,0.5\n",
@@ -117,7 +117,10 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
             "task,model,accuracy,seeds\nlistops,s4,0.5,0\n",
             "seeds is 0",
         ),
-        ("task,model,accuracy\nlistops,s4\n", "line 2"),
+        (
+            "task,model,accuracy\nlistops,s4\n",
+            "line 2: its number of fields is 2, that of the first line 3: add the fields",
+        ),
         (
             "task,model,accuracy,accuracy_percent\nlistops,s4,0.4,60\n",
             "the columns accuracy and accuracy_percent",
@@ -127,8 +130,8 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
             "accuracy and test_acc",
         ),
         (
-            "task,model,accuracy,accuracy\nlistops,s4,0.4,0.6\n",
-            "accuracy and accuracy",
+            "task,model,accuracy\nlistops,s4,many\n",
+            "line 2: the accuracy is many, not a number from 0 to 1: if it is in percent, ",
         ),
         (
             "task,model,accuracy,seed,seeds\nlistops,s4,0.4,0,3\n",
@@ -151,6 +154,58 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
     let percent = columns(&[(Field::AccuracyPercent, "accuracy")]);
     let contents = read("a.csv", "task,model,accuracy\nlistops,s4,58.2\n", &percent).unwrap();
     assert_eq!(contents.cells, [cell("a", "listops", "s4", 58.2)]);
+}
+
+/// One of two columns with one header would be taken, and nothing says which is meant.
+#[test]
+fn two_columns_of_one_header_are_refused_where_it_is_read() {
+    let none = Given::default();
+    let table = Given {
+        is_task: Some(|header| header == "listops"),
+        ..Given::default()
+    };
+    let named = columns(&[(Field::Accuracy, "acc")]);
+    for (text, given, header) in [
+        (
+            "task,model,accuracy,accuracy\nlistops,s4,0.4,0.6\n",
+            &none,
+            "accuracy",
+        ),
+        (
+            "task,model,model,accuracy\nlistops,s4,s5,0.4\n",
+            &none,
+            "model",
+        ),
+        (
+            "task,model,accuracy,settings, Settings\nlistops,s4,0.4,a,b\n",
+            &none,
+            "Settings",
+        ),
+        ("task,model,acc,acc\nlistops,s4,0.4,0.6\n", &named, "acc"),
+        ("model,listops,listops\ns4,60,61\n", &table, "listops"),
+    ] {
+        let message = read("theirs.csv", text, given).unwrap_err();
+        let told = format!("theirs.csv, line 1: two columns have the header {header}: rename one");
+        assert!(message.contains(&told), "{text}: {message}");
+    }
+    // Columns that are not read may be called alike, and be without a name.
+    for (text, given) in [
+        (
+            "task,model,accuracy,std,std,,\nlistops,s4,0.4,1,2,3,4\n",
+            &none,
+        ),
+        (
+            "task,model,acc,accuracy,accuracy\nlistops,s4,0.4,0.6,0.7\n",
+            &named,
+        ),
+        (
+            "task,model,accuracy,listops,listops\nlistops,s4,0.4,1,2\n",
+            &table,
+        ),
+    ] {
+        let contents = read("a.csv", text, given).unwrap();
+        assert_eq!(contents.cells, [cell("a", "listops", "s4", 40.0)], "{text}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
                 file.display()
             ));
         }
-        cells = imported::merge(cells, contents.cells).class(Class::Data)?;
+        cells = imported::merge(cells, contents.cells).during(Class::Data, file.display())?;
     }
     imported::write(&arguments.output, &cells).map_err(cmd::of_writing)?;
     let added = results::counted((cells.len() - before) as u64, "cell");

@@ -89,7 +89,14 @@ fn of_csv(path: &Path, bytes: &[u8], delimiter: u8) -> Result<Vec<Line>> {
         .from_reader(bytes);
     let bad = |error: csv::Error| {
         let (line, reason) = located(bytes, &error);
-        fault(path, line, reason)
+        let remedy = match error.kind() {
+            csv::ErrorKind::UnequalLengths { .. } => {
+                ": add the fields that are missing, or quote one that holds a delimiter"
+            }
+            csv::ErrorKind::Utf8 { .. } => ": save the file as UTF-8",
+            _ => "",
+        };
+        fault(path, line, reason + remedy)
     };
     let names = reader.headers().map_err(bad)?.clone();
     reader
@@ -113,7 +120,11 @@ fn of_json(path: &Path, bytes: &[u8]) -> Result<Vec<Line>> {
         match value {
             Ok(Value::Array(items)) => objects.extend(items),
             Ok(value) => objects.push(value),
-            Err(error) => return Err(fault(path, error.line() as u64, json::reason(&error))),
+            Err(error) => {
+                let reason = json::reason(&error);
+                let reason = format!("{reason}: correct it, or export the file again");
+                return Err(fault(path, error.line() as u64, reason));
+            }
         }
     }
     let lines = objects.into_iter().zip(1..).map(|(value, number)| {
@@ -121,7 +132,11 @@ fn of_json(path: &Path, bytes: &[u8]) -> Result<Vec<Line>> {
         flatten("", &value, &mut values);
         match value.is_object() {
             true => Ok(Line { number, values }),
-            false => Err(fault(path, number, "not a JSON object".to_owned())),
+            false => {
+                let reason =
+                    "not a JSON object: write one for each result, with task, model and accuracy";
+                Err(fault(path, number, reason.to_owned()))
+            }
         }
     });
     lines.collect()

@@ -174,9 +174,7 @@ pub struct Given {
 impl Given {
     /// Turns a table with a column for each task into lines with one task each.
     fn melt(&self, lines: Vec<Line>) -> Vec<Line> {
-        let has = |field| lines.iter().any(|line| self.value(line, field).is_some());
-        let there = [Field::Task, Field::Accuracy, Field::AccuracyPercent].map(has);
-        let Some(is_task) = self.is_task.filter(|_| there == [false; 3]) else {
+        let Some(is_task) = self.of_tasks(&lines) else {
             return lines;
         };
         let accuracy = match self.fractions {
@@ -187,22 +185,61 @@ impl Given {
         melt(lines, is_task, task, accuracy)
     }
 
-    /// Returns the value of a field in a line. A column of it that was not named does not count if
-    /// the user says the same by [another field](Field::twin).
+    /// Returns what tells the columns of tasks, if lines have such columns in place of a task and
+    /// an accuracy each.
+    fn of_tasks(&self, lines: &[Line]) -> Option<fn(&str) -> bool> {
+        let has = |field| lines.iter().any(|line| self.value(line, field).is_some());
+        let there = [Field::Task, Field::Accuracy, Field::AccuracyPercent].map(has);
+        self.is_task.filter(|_| there == [false; 3])
+    }
+
+    /// Returns the value of a field in a line.
     fn value<'a>(&'a self, line: &'a Line, field: Field) -> Option<&'a str> {
         let given = self.values.iter().find(|(it, _)| *it == field);
-        if let Some((_, value)) = given {
-            return Some(value);
+        match given {
+            Some((_, value)) => Some(value),
+            None => self
+                .columns_of(field)
+                .into_iter()
+                .find_map(|name| line.value(name)),
         }
+    }
+
+    /// Returns the columns that a field may be read from, by name. Those that were not named do not
+    /// count if the user says the same by [another field](Field::twin).
+    fn columns_of(&self, field: Field) -> Vec<&str> {
         let column = self.columns.iter().find(|(it, _)| *it == field);
         if let Some((_, column)) = column {
-            return line.value(column);
+            return vec![column.as_str()];
         }
         let mut chosen = self.values.iter().chain(&self.columns);
-        if chosen.any(|(it, _)| field.twin() == Some(*it)) {
-            return None;
+        match chosen.any(|(it, _)| field == *it || field.twin() == Some(*it)) {
+            true => Vec::new(),
+            false => names_of(field).to_vec(),
         }
-        names_of(field).iter().find_map(|name| line.value(name))
+    }
+
+    /// Refuses two columns of one name where it is read: only one of them would be.
+    fn refuse_twins(&self, path: &Path, lines: &[Line]) -> Result<()> {
+        let is_task = self.of_tasks(lines);
+        let is_read = |name: &str| {
+            let mut fields = NAMES.iter().map(|(field, _)| self.columns_of(*field));
+            fields.any(|names| names.iter().any(|it| it.eq_ignore_ascii_case(name)))
+                || is_task.is_some_and(|is_task| is_task(name))
+        };
+        let names = lines.first().map_or_else(Vec::new, Line::names);
+        let mut twins = names.iter().enumerate().filter(|(at, name)| {
+            let mut before = names[..*at].iter();
+            before.any(|other| other.eq_ignore_ascii_case(name)) && is_read(name)
+        });
+        match twins.next() {
+            None => Ok(()),
+            Some((_, name)) => Err(fault(
+                path,
+                1,
+                format!("two columns have the header {name}: rename one of them, or remove it"),
+            )),
+        }
     }
 
     /// Refuses a line with several figures for one value.
@@ -264,7 +301,9 @@ pub struct Contents {
 /// The file cannot be read, or a line of it has no task, no model, or an accuracy that cannot be;
 /// [`Error::NotImportable`] names the line and the remedy.
 pub fn read(path: &Path, given: &Given) -> Result<Contents> {
-    let lines = given.melt(lines(path)?);
+    let lines = lines(path)?;
+    given.refuse_twins(path, &lines)?;
+    let lines = given.melt(lines);
     let mut contents = Contents::default();
     let mut runs: Vec<(Imported, Vec<Run>)> = Vec::new();
     for line in &lines {
@@ -290,7 +329,11 @@ pub fn read(path: &Path, given: &Given) -> Result<Contents> {
         }
     }
     if lines.is_empty() {
-        return Err(fault(path, 1, "it holds no line of results".to_owned()));
+        return Err(fault(
+            path,
+            1,
+            "it holds no line of results: add some".to_owned(),
+        ));
     }
     if let (true, Some(first)) = (runs.is_empty(), lines.first()) {
         return Err(fault(
@@ -323,7 +366,10 @@ impl Run {
             let reason = match (&self.seed, &other.seed) {
                 (Some(own), Some(there)) if own != there => continue,
                 (Some(seed), Some(_)) => {
-                    format!("seed {seed} of this cell is in line {} too", other.line)
+                    format!(
+                        "seed {seed} of this cell is in line {} too: remove one of them, or name what differs by a column `settings`",
+                        other.line
+                    )
                 }
                 _ => format!(
                     "the same cell as line {}: name what differs by a column `seed` or `settings`",
@@ -354,7 +400,7 @@ fn mean(one: Imported, runs: &[Run]) -> Imported {
 fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
     given.refuse_contradictions(path, line)?;
     let fault = |reason: String| fault(path, line.number, reason);
-    let number = |field: Field, name: &str, most: f64| {
+    let number = |field: Field, name: &str, most: f64, remedy: &str| {
         let Some(text) = given.value(line, field) else {
             return Ok(None);
         };
@@ -362,20 +408,22 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
         match value.filter(|value| (0.0..=most).contains(value)) {
             Some(value) => Ok(Some(value)),
             None => Err(fault(format!(
-                "{name} is {text}, not a number from 0 to {most}"
+                "{name} is {text}, not a number from 0 to {most}: {remedy}"
             ))),
         }
     };
-    let percent = match number(Field::AccuracyPercent, "the accuracy in percent", 100.0)? {
+    let correct = "correct it, or leave it empty where there is none";
+    let in_percent = |field| number(field, "the accuracy in percent", 100.0, correct);
+    let percent = match in_percent(Field::AccuracyPercent)? {
         Some(percent) => Some(percent),
         None => {
-            let name = "the accuracy (if it is in percent, name its column by --column accuracy_percent=HEADER)";
+            let remedy = "if it is in percent, name its column by --column accuracy_percent=HEADER";
             // Without the last digits, which the product does not have: 0.8734 is 87.34 %.
-            let in_percent = |share: f64| (100.0 * share * 1e9).round() / 1e9;
+            let of_share = |share: f64| (100.0 * share * 1e9).round() / 1e9;
             let text = given.value(line, Field::Accuracy).unwrap_or_default();
             match text.trim_end().ends_with('%') {
-                true => number(Field::Accuracy, "the accuracy in percent", 100.0)?,
-                false => number(Field::Accuracy, name, 1.0)?.map(in_percent),
+                true => in_percent(Field::Accuracy)?,
+                false => number(Field::Accuracy, "the accuracy", 1.0, remedy)?.map(of_share),
             }
         }
     };
@@ -396,10 +444,14 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
         None => 1,
         Some(text) => match text.parse() {
             Ok(seeds) if seeds > 0 => seeds,
-            _ => return Err(fault(format!("seeds is {text}, not a number from 1"))),
+            _ => {
+                return Err(fault(format!(
+                    "seeds is {text}, not a whole number from 1: correct it, or leave it empty for one seed"
+                )));
+            }
         },
     };
-    let deviation = number(Field::DeviationPercent, "the deviation", 100.0)?;
+    let deviation = number(Field::DeviationPercent, "the deviation", 100.0, correct)?;
     if deviation.is_some() && seeds == 1 {
         return Err(fault(
             "a deviation of a single seed: add a column `seeds` with the number of seeds, or name it by --column seeds=HEADER".to_owned(),
@@ -409,7 +461,7 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
         let most = 100.0 * largest_deviation(seeds as usize, percent / 100.0);
         if deviation > most + ROUNDING {
             return Err(fault(format!(
-                "the deviation is {deviation}, more than {most:.2}, the most that {seeds} seeds with a mean of {percent} have"
+                "the deviation is {deviation}, more than {most:.2}, the most that {seeds} seeds with a mean of {percent} have: correct one of them"
             )));
         }
     }
@@ -446,7 +498,7 @@ pub fn merge(mut cells: Vec<Imported>, more: Vec<Imported>) -> Result<Vec<Import
             Some(known) => {
                 return Err(Error::Selection {
                     reason: format!(
-                        "{} on {} by {} was imported before with {}, now with {}: remove the line from the file, or name another --source",
+                        "{} on {} by {} was imported before with {}, now with {}: remove its line from the file of imported accuracies, or name another --source",
                         one.model,
                         one.task,
                         one.source,
