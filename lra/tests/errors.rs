@@ -162,6 +162,20 @@ fn scripts_beside_parity_cases_are_left_out_aloud() {
     place.fails(3, &format!("parity {folder}/xcit-1.safetensors nothing"));
 }
 
+/// Names of tensors are looked for in the code, on any terminal.
+#[test]
+fn names_of_tensors_are_whole() {
+    let place = Place::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/parity");
+    for columns in ["60", "160"] {
+        let mut command = place.command(&format!("parity {folder}/gau-1.safetensors"));
+        let output = command.env("COLUMNS", columns).output().unwrap();
+        let table = String::from_utf8(output.stdout).unwrap();
+        let whole = "gau-1  grad/param/attention.distance ";
+        assert!(table.contains(whole), "{columns}: {table}");
+    }
+}
+
 /// Cases with settings that no run can have, and with tolerances under which everything agrees.
 #[test]
 fn impossible_parity_cases_are_refused() {

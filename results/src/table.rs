@@ -53,6 +53,8 @@ pub struct Column {
     pub align: Align,
     /// True if it identifies the row, so that every part of a broken table repeats it.
     pub key: bool,
+    /// True if no entry is broken, however wide: they are names to search for.
+    pub whole: bool,
     /// Unit of its numbers for machines, if it differs from the table's.
     pub unit: Option<&'static str>,
     /// Facts that hold for all its cells, such as the task with its data: names and values, for
@@ -98,9 +100,19 @@ impl Column {
             name: name.into(),
             align: Align::Left,
             key: false,
+            whole: false,
             unit: None,
             facts: Vec::new(),
             fields: &[],
+        }
+    }
+
+    /// Returns the column with entries that are not broken.
+    #[must_use]
+    pub fn unbroken(self) -> Column {
+        Column {
+            whole: true,
+            ..self
         }
     }
 

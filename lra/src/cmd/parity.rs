@@ -35,8 +35,8 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
         title: "Parity".to_owned(),
         unit: String::new(),
         columns: vec![
-            Column::key("case"),
-            Column::key("tensor"),
+            Column::key("case").unbroken(),
+            Column::key("tensor").unbroken(),
             Column::value("max abs"),
             Column::value("max rel"),
             Column::text("verdict"),

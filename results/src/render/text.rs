@@ -11,7 +11,7 @@ use crate::format::wrap;
 use crate::table::{Align, Row, Table};
 use crate::tone::Tone;
 
-/// Largest width of key columns; longer entries are broken.
+/// Largest width of key columns; longer entries are broken, unless they are to stay whole.
 const KEYS: usize = 26;
 /// Largest width of other columns of words.
 const WORDS: usize = 36;
@@ -60,6 +60,7 @@ fn draw(table: &Table, title: &str, colours: bool) -> String {
 fn cell(table: &Table, column: usize, text: &str) -> String {
     let column = &table.columns[column];
     let widest = match (column.key, column.align) {
+        _ if column.whole => usize::MAX,
         (true, _) => KEYS,
         (false, Align::Left) => WORDS,
         (false, Align::Right) => width() / 2,
@@ -173,6 +174,21 @@ mod tests {
             rows: rows.into(),
             ..Table::default()
         }
+    }
+
+    #[test]
+    fn entries_of_a_whole_column_are_not_broken() {
+        let name = "grad/param/encoder.0.mixer_norm.scale";
+        let shown = |column: Column| {
+            let table = Table {
+                columns: vec![column, Column::value("max abs")],
+                rows: vec![Row::new(vec![Cell::text(name), Cell::text("0.5")])],
+                ..Table::default()
+            };
+            render(&table)
+        };
+        assert!(shown(Column::key("tensor").unbroken()).contains(&format!("\n{name}      0.5\n")));
+        assert!(!shown(Column::key("tensor")).contains(name));
     }
 
     /// A model that is named like a verdict has no colour, and codes of others are escaped.
