@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::Path;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use lra_datasets::tasks::{self, mine};
-use lra_datasets::{Class, Key, Source, SplitName, Splits, Store, Task};
+use lra_datasets::{Class, Error, Key, Progress, Source, SplitName, Splits, Store, Task};
 use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
 };
@@ -550,6 +551,37 @@ fn mistakes_are_named_by_file_and_line_with_the_remedy() {
         error.starts_with("/nowhere/at/all: there is no such folder"),
         "{error}"
     );
+}
+
+/// Progress of work that is stopped after it has asked `most` times.
+struct StoppedAfter {
+    most: usize,
+    asked: AtomicUsize,
+}
+
+impl Progress for StoppedAfter {
+    fn begin(&self, _what: &str, _total: Option<u64>) {}
+    fn advance(&self, _by: u64) {}
+    fn finish(&self) {}
+
+    fn stopped(&self) -> bool {
+        self.asked.fetch_add(1, SeqCst) >= self.most
+    }
+}
+
+#[test]
+fn a_first_reading_ends_when_it_is_stopped() {
+    let both = lines(0, 40);
+    let place = folder(&[("train.jsonl", &both), ("test.jsonl", &both)]);
+    let progress = StoppedAfter {
+        most: 10,
+        asked: AtomicUsize::new(0),
+    };
+    let error = mine::open_unless_stopped(&name(place.path()), &progress).err();
+    assert!(matches!(error, Some(Error::Interrupted)), "{error:?}");
+    assert_eq!(progress.asked.into_inner(), 11, "no row is read after that");
+    // The next one begins again.
+    assert_eq!(open(place.path()).info().classes, 2);
 }
 
 /// Runs and notes may lie beside the data.

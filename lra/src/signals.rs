@@ -1,8 +1,8 @@
 //! Requests to stop, by signals or by the end of standard input, as a flag that long work polls.
 
 use std::io::{self, ErrorKind, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,9 @@ use signal_hook::consts;
 use signal_hook::low_level;
 
 use crate::error::Class;
+
+/// The flag of the handlers of this process, once they are installed.
+static INSTALLED: OnceLock<Stop> = OnceLock::new();
 
 /// Flag that is set when a stop of this process is requested.
 #[derive(Clone)]
@@ -67,6 +70,8 @@ impl Stop {
         // a second one is no other request.
         #[cfg(unix)]
         signal_hook::flag::register(consts::SIGXCPU, Arc::clone(&stop.0.requested))?;
+        // A process installs them once.
+        let _ = INSTALLED.set(stop.clone());
         Ok(stop)
     }
 
@@ -113,6 +118,20 @@ impl Flag {
             }
             _ => self.requested.store(true, SeqCst),
         }
+    }
+}
+
+/// Progress that is not shown, of work that ends when a stop of this process is requested. Without
+/// handlers, a signal ends the process itself.
+pub struct Unshown;
+
+impl datasets::Progress for Unshown {
+    fn begin(&self, _what: &str, _total: Option<u64>) {}
+    fn advance(&self, _by: u64) {}
+    fn finish(&self) {}
+
+    fn stopped(&self) -> bool {
+        INSTALLED.get().is_some_and(Stop::requested)
     }
 }
 

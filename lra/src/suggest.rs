@@ -25,7 +25,7 @@ use self::aliases::{Alias, COMMANDS, LISTS, MODELS, RECIPES, SETTINGS, SOURCES, 
 pub use self::setting::{setting_called, unknown_setting};
 pub use self::word::{of_model, of_task};
 use crate::error::{Error, Result};
-use crate::torch;
+use crate::{signals, torch};
 
 /// Largest number of suggestions for an unknown name.
 const MOST_GUESSES: usize = 3;
@@ -47,10 +47,11 @@ pub fn find<'a, T>(
 /// Finds the task called `name`: one of the registry, in any case, or a folder, `mine:FOLDER`.
 ///
 /// # Errors
-/// There is none; the message suggests the one that was probably meant. Or the folder is no task.
+/// There is none; the message suggests the one that was probably meant. Or the folder is no task, or
+/// a stop of this process is requested while it is read.
 pub fn task(name: &str) -> Result<&'static dyn Task> {
     if mine::is_folder(name) {
-        return Ok(mine::open(name)?);
+        return Ok(mine::open_unless_stopped(name, &signals::Unshown)?);
     }
     let found = find("task", name, tasks::registry(), |task| task.info().name).copied();
     found.map_err(|error| match Path::new(name).is_dir() {

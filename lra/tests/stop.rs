@@ -233,6 +233,34 @@ fn data_that_are_built_hear_of_it_and_keep_their_parts() {
     }
 }
 
+/// A folder of one's own is read before anything is made of it. A wrong line at the end shows a
+/// reading that does not stop.
+#[test]
+fn the_first_reading_of_a_folder_is_stopped() {
+    let place = Place::new();
+    let birds = place.path().join("birds");
+    fs::create_dir(&birds).unwrap();
+    let line = |label: &str| format!("{{\"text\":\"a\",\"label\":\"{label}\"}}\n");
+    let rows = [line("owl"), line("wren")].concat().repeat(250_000);
+    fs::write(birds.join("train.jsonl"), rows).unwrap();
+    fs::hard_link(birds.join("train.jsonl"), birds.join("val.jsonl")).unwrap();
+    fs::write(birds.join("test.jsonl"), "wrong\n").unwrap();
+    let run = start(place.command("run --task mine:birds --model bag --recipe smoke"));
+    until("the folder is read", || {
+        let open = fs::read_dir(format!("/proc/{}/fd", run.id()));
+        let mut open = open.into_iter().flatten().flatten();
+        open.any(|item| fs::read_link(item.path()).is_ok_and(|file| file.ends_with("train.jsonl")))
+    });
+    kill(run.id(), libc::SIGINT);
+    let output = run.wait_with_output().unwrap();
+    let told = err(&output);
+    assert_eq!(output.status.code(), Some(130), "{told}");
+    assert!(told.contains("interrupted"), "{told}");
+    for left in ["runs", "data"] {
+        assert!(!place.path().join(left).exists(), "{left}");
+    }
+}
+
 /// A mapped file that another program cuts short raises SIGBUS where it is read.
 #[test]
 fn data_cut_short_during_a_run_are_an_error_in_words() {

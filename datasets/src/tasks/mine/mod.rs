@@ -122,6 +122,15 @@ const LEVELS: usize = 4;
 /// # Errors
 /// The folder cannot be read, or its files are no task: the message names file, line and remedy.
 pub fn open(name: &str) -> Result<&'static dyn Task> {
+    open_unless_stopped(name, &())
+}
+
+/// Returns the task of a folder, as [`open`] does, unless `progress` is
+/// [stopped](Progress::stopped) while the folder is read.
+///
+/// # Errors
+/// Errors of [`open`], and [`Error::Interrupted`].
+pub fn open_unless_stopped(name: &str, progress: &dyn Progress) -> Result<&'static dyn Task> {
     // Tasks live as long as the program, and each folder is read once.
     static OPENED: Mutex<Vec<&'static Mine>> = Mutex::new(Vec::new());
     let name = full_name(name);
@@ -148,7 +157,7 @@ pub fn open(name: &str) -> Result<&'static dyn Task> {
     if let Some(&known) = known.filter(|it| it.state == state && state.is_some()) {
         return Ok(known);
     }
-    let survey = Survey::of(&files)?;
+    let survey = Survey::of(&files, progress)?;
     let task: &'static Mine = Box::leak(Box::new(Mine::new(name, files, survey, state)));
     opened.retain(|it| it.info.name != task.info.name);
     opened.push(task);

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::files::{self, Files, wrong};
 use super::row::{Field, Kind, Label, Row, Sequence};
-use crate::SplitName;
 use crate::error::{Error, Result};
 use crate::words::counted;
+use crate::{Progress, SplitName};
 
 /// Maximum number of tokens of a sequence.
 pub(super) const LONGEST: usize = 1 << 20;
@@ -37,14 +37,16 @@ impl Survey {
     /// Reads the files of a folder.
     ///
     /// # Errors
-    /// A row or a file is wrong: the message names file and line, and the remedy.
-    pub(super) fn of(files: &Files) -> Result<Survey> {
+    /// A row or a file is wrong: the message names file and line, and the remedy. Or `progress` is
+    /// stopped.
+    pub(super) fn of(files: &Files, progress: &dyn Progress) -> Result<Survey> {
         let mut seen = Seen::default();
         for split in SplitName::ALL {
             let Some(path) = files.of(split) else {
                 continue;
             };
             let rows = files::read(path, &mut |line, row| {
+                progress.check()?;
                 let checked = seen.check(split, &row);
                 checked.map_err(|problem| wrong(path, line, problem))
             })?;
