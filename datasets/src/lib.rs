@@ -92,4 +92,4 @@ pub use summary::{SplitSummary, Summary};
 pub use task::{Request, Task};
 pub use tasks::TASKS;
 pub use verify::Verification;
-pub use words::of_deserializer;
+pub use words::{of_deserializer, of_json};

@@ -71,7 +71,10 @@ pub fn of_deserializer(message: &str, group: &str) -> String {
             .any(|start| wanted.starts_with(start));
         return match is_group {
             true => format!("{given} instead of {group}"),
-            false => format!("{given} instead of {}", wanted.trim_start_matches("enum ")),
+            false => {
+                let wanted = disk::kind_in_words(wanted.trim_start_matches("enum "));
+                format!("{given} instead of {wanted}")
+            }
         };
     }
     for (start, told) in [
@@ -82,8 +85,39 @@ pub fn of_deserializer(message: &str, group: &str) -> String {
             return format!("{name} {told}");
         }
     }
-    message.to_owned()
+    let plain = PLAIN.iter().find(|(start, _)| message.starts_with(start));
+    plain.map_or(message, |(_, told)| *told).to_owned()
 }
+
+/// Beginnings of messages of readers of numbers and of JSON, and the same in plain words.
+const PLAIN: [(&str, &str); 11] = [
+    ("EOF while parsing", "it is cut off"),
+    ("JSON number out of range", LARGE),
+    ("integer number overflowed", LARGE),
+    ("floating-point number overflowed", "a number is too large"),
+    ("number out of range", "a number is too large"),
+    ("unexpected leading zero", "a number begins with 0"),
+    (
+        "invalid mantissa",
+        "a number has no digits before its point",
+    ),
+    (
+        "invalid fraction",
+        "a number has no digits behind its point",
+    ),
+    ("invalid exponent", "a number has no digits behind its e"),
+    (
+        "`_` may only go between digits",
+        "a number has a `_` that is not between digits",
+    ),
+    (
+        "string values must be quoted",
+        "a value is missing, or is a word without quotation marks",
+    ),
+];
+
+/// The message for a whole number that no setting can be.
+const LARGE: &str = "a whole number is too large (at most 9223372036854775807) or has no digits";
 
 /// Returns the names that a deserializer's message lists as known, without quotes: those of the
 /// values that a setting can have. Empty for any other message.
@@ -100,7 +134,7 @@ fn between<'a>(message: &'a str, start: &str, middle: &str) -> Option<(&'a str, 
 }
 
 /// Returns the message of a JSON deserializer in such words, with the place in the text.
-pub(crate) fn of_json(error: &serde_json::Error) -> String {
+pub fn of_json(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     match message.strip_suffix(&place) {
@@ -145,6 +179,21 @@ mod tests {
             ("{}", "`kind` is missing at line 1 column 2"),
         ] {
             let error = serde_json::from_str::<Schema>(text).unwrap_err();
+            assert_eq!(of_json(&error), told);
+        }
+        for (text, told) in [
+            (
+                "[-1]",
+                "integer `-1` instead of a whole number from 0 at line 1 column 3",
+            ),
+            (
+                "[1.5]",
+                "floating point `1.5` instead of a whole number from 0 at line 1 column 4",
+            ),
+            ("[1", "it is cut off at line 1 column 2"),
+            ("[1e999]", "a number is too large at line 1 column 6"),
+        ] {
+            let error = serde_json::from_str::<Vec<u64>>(text).unwrap_err();
             assert_eq!(of_json(&error), told);
         }
         let error = serde_json::from_str::<Kind>("\"four\"").unwrap_err();

@@ -12,6 +12,7 @@
 //!   without locks.
 //! - [`escape`] and [`printable`] make text of a file safe for a terminal. [`without_mark`] drops a
 //!   byte order mark.
+//! - [`kind_in_words`] names the kind of value that a reader expected.
 //! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -19,6 +20,7 @@
 mod alone;
 mod blame;
 mod faults;
+mod kind;
 mod lock;
 mod open;
 mod temporary;
@@ -27,6 +29,7 @@ mod write;
 
 pub use alone::{create, is_shared, own_alone};
 pub use blame::is_of_content;
+pub use kind::kind_in_words;
 pub use lock::{Locked, check_locks_variable, is_at, try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
 pub use temporary::{TemporaryFolder, clear_temporary};

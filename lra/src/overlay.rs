@@ -48,10 +48,16 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
             };
             Ok(())
         }
-        (slot, value) => Err(Refused::Error(Error::usage(format!(
-            "{origin}: {path} takes {}, so it cannot be {value}",
-            kind(slot)
-        )))),
+        (slot, value) => {
+            // The default of a size may be a function of the length, which is no word.
+            let takes = match is_size(slot, slot, path) && slot.is_string() {
+                true => "a whole number, or a function of the length such as L/4",
+                false => kind(slot),
+            };
+            Err(Refused::Error(Error::usage(format!(
+                "{origin}: {path} takes {takes}, so it cannot be {value}"
+            ))))
+        }
     }
 }
 
@@ -360,5 +366,16 @@ mod tests {
             assert!(!with("model.size", wrong));
         }
         assert!(!with("block.dim", json!("L/4")));
+    }
+
+    #[test]
+    fn a_size_is_told_as_such_whatever_its_default() {
+        let mut base = json!({ "model": { "rank": "L/4", "kind": "paper" } });
+        let mut told = |key: &str| {
+            let value = json!({ "model": { key: 1.5 } });
+            merge(&mut base, &value, "--set").unwrap_err().to_string()
+        };
+        assert!(told("rank").contains("rank takes a whole number, or a function of the length"));
+        assert!(told("kind").contains("kind takes a word, so it cannot be 1.5"));
     }
 }

@@ -315,7 +315,7 @@ pub fn read_spec(path: &Path) -> Result<Option<Spec>> {
     let read = toml::from_str(&text.class(Class::Data)?);
     let read = read.map_err(|error| Damaged {
         path,
-        problem: error.message().to_owned(),
+        problem: datasets::of_deserializer(error.message(), "a table"),
     });
     let mut spec: Spec = read.class(Class::Data)?;
     if mine::is_folder(&spec.cell.task) {

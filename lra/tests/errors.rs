@@ -942,13 +942,41 @@ fn settings_that_cannot_be_meant_are_refused_before_anything_is_made() {
     assert!(message.contains("holds an unfinished run"), "{message}");
 }
 
+/// Names of types, and the words of readers of numbers, say nothing to people.
+#[test]
+fn what_is_no_number_is_told_what_a_number_is() {
+    let place = Place::new();
+    let linformer = "run --task listops --model linformer --dry-run --set model.rank";
+    for (words, told) in [
+        (
+            format!("{linformer}=5x"),
+            "model.rank = \"5x\": string \"5x\" instead of a whole number from 0",
+        ),
+        (
+            format!("{linformer}=1.5"),
+            "model.rank takes a whole number, or a function of the length such as L/4",
+        ),
+        (
+            "run --task toy --model bag --recipe smoke --set train.groups=[1]".to_owned(),
+            "train.groups = [1]: integer `1` instead of a table",
+        ),
+        (
+            "bench --lengths x".to_owned(),
+            "'x' is not a whole number of at least 0",
+        ),
+    ] {
+        let message = place.fails(2, &words);
+        assert!(message.contains(told), "{words}: {message}");
+    }
+}
+
 /// A list has neither a range nor words.
 #[test]
 fn a_list_that_cannot_be_read_is_refused_with_the_readers_reason() {
     let run = "run --task toy --model bag --recipe smoke --set train.groups=[{}]";
     let message = Place::new().fails(2, run);
     assert!(
-        message.contains("train.groups = [{}]: missing field `parameters`"),
+        message.contains("train.groups = [{}]: `parameters` is missing"),
         "{message}"
     );
 }

@@ -66,6 +66,7 @@ fn plain(message: &str) -> String {
     }
     match mismatch(message) {
         Some((given, wanted)) => format!("{} instead of {}", given_words(given), kind(wanted)),
+        None if message == "number out of range" => "a number is too large".to_owned(),
         None => message.to_owned(),
     }
 }
@@ -103,16 +104,11 @@ fn given_words(given: &str) -> String {
 /// Returns the word for the kind of values that the reader expected.
 fn kind(wanted: &str) -> &str {
     match wanted {
-        "f32" | "f64" => "a number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
-        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "a string" | "string" => "text",
-        "a boolean" => "true or false",
-        "a sequence" => "a list",
         "a map" => "an object",
         _ if wanted.starts_with("struct ") || wanted.contains("tagged enum ") => "an object",
         _ if wanted.starts_with("variant ") => "a word",
-        _ => wanted,
+        _ => disk::kind_in_words(wanted),
     }
 }
 
@@ -247,15 +243,19 @@ mod tests {
             ("7", "number 7 instead of an object at line 1 column 1"),
             (
                 "{\"schema\": \"x\"}",
-                "schema: text \"x\" instead of a whole number from 0 on at line 1 column 14",
+                "schema: text \"x\" instead of a whole number from 0 to 4294967295 at line 1 column 14",
             ),
             (
                 "{\"schema\": -1}",
-                "schema: number -1 instead of a whole number from 0 on at line 1 column 13",
+                "schema: number -1 instead of a whole number from 0 to 4294967295 at line 1 column 13",
             ),
             (
                 "{\"schema\": true}",
-                "schema: true instead of a whole number from 0 on at line 1 column 15",
+                "schema: true instead of a whole number from 0 to 4294967295 at line 1 column 15",
+            ),
+            (
+                "{\"schema\": 1e999}",
+                "a number is too large at line 1 column 16",
             ),
         ] {
             assert_eq!(read::<Schema>(text.as_bytes()).err().unwrap(), told);
@@ -289,7 +289,7 @@ mod tests {
             ),
             (
                 r#""threads": 2.5"#,
-                "threads: number 2.5 instead of a whole number from 0 on",
+                "threads: number 2.5 instead of a whole number from 0",
             ),
             (
                 r#""recipe": {"name": 7}"#,
@@ -299,7 +299,7 @@ mod tests {
             assert_eq!(told(fields), expected);
         }
         let told = read_line::<Line>(r#"{"event": "train", "step": "x"}"#).unwrap_err();
-        let expected = "step: text \"x\" instead of a whole number from 0 on at column";
+        let expected = "step: text \"x\" instead of a whole number from 0 at column";
         assert!(told.starts_with(expected), "{told}");
     }
 }

@@ -146,7 +146,6 @@ fn a_damaged_cell_is_named_by_its_column() {
     let row = whole.lines().nth(1).unwrap();
     for (column, value) in [
         ("scores.test_accuracy", "abc"),
-        ("scores.test_loss", "NaN"),
         ("scores.test_accuracy", "1.5"),
         ("scores.test_loss", "-1"),
         ("scores.steps", "-3"),
@@ -171,7 +170,11 @@ fn a_damaged_cell_is_named_by_its_column() {
             message.contains("records.csv, line 2") && message.contains(column),
             "{column}: {message}"
         );
-        assert!(!message.contains("invalid"), "{message}");
+        // No type of this program, and no word of its readers.
+        let (_, message) = message.split_once("line 2").unwrap();
+        for foreign in ["invalid", "expected", "u32", "u64", "usize", "f64"] {
+            assert!(!message.contains(foreign), "{column}: {message}");
+        }
     }
     let mut cut = whole.lines().next().unwrap().as_bytes().to_vec();
     cut.extend(b"\n1,\xff");

@@ -524,3 +524,38 @@ fn every_name_in_a_recipe_is_one_of_the_registry() {
         );
     }
 }
+
+/// Numbers that are none, as they are spelt in a file.
+#[test]
+fn what_is_no_number_is_told_in_plain_words() {
+    let head = "about = \"x\"\nsource = \"own\"\npublished = false\n[tasks.toy]\n";
+    for (value, told) in [
+        ("99999999999999999999", "a whole number is too large"),
+        (
+            "0x",
+            "a whole number is too large (at most 9223372036854775807) or has no digits",
+        ),
+        ("05", "a number begins with 0"),
+        ("1__0", "a number has a `_` that is not between digits"),
+        ("1.e5", "a number has no digits behind its point"),
+        ("1e", "a number has no digits behind its e"),
+        ("1e99999", "a number is too large"),
+        (
+            "",
+            "a value is missing, or is a word without quotation marks",
+        ),
+        (
+            "many",
+            "a value is missing, or is a word without quotation marks",
+        ),
+    ] {
+        let text = format!("{head}train.learning_rate = {value}\n");
+        let error = Recipe::parse("mine".to_owned(), &text)
+            .err()
+            .unwrap()
+            .to_string();
+        let told = format!("recipe mine, line 5: {told}");
+        assert!(error.contains(&told), "{value}: {error}");
+        assert!(!error.contains("expected"), "{value}: {error}");
+    }
+}

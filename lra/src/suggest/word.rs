@@ -11,6 +11,10 @@ pub fn of_model(error: models::Error) -> Error {
             Some(message) => Error::usage(message),
             None => Error::usage(error),
         },
+        models::Error::Unread { key, value, reason } => {
+            let told = datasets::of_deserializer(reason, "a table");
+            Error::usage(format!("{key} = {value}: {told}"))
+        }
         _ => Error {
             class: Class::Usage,
             cause: error.into(),

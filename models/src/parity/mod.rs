@@ -552,7 +552,13 @@ fn parsed<T: std::str::FromStr>(metadata: &HashMap<String, String>, key: &str) -
 }
 
 fn json(metadata: &HashMap<String, String>, key: &str) -> Result<Value> {
-    let wrong = |error| Error::Case(format!("{key} is not JSON: {error}"));
+    let wrong = |error: serde_json::Error| {
+        let told = match error.is_eof() {
+            true => "it is cut off".to_owned(),
+            false => error.to_string(),
+        };
+        Error::Case(format!("{key} is not JSON: {told}"))
+    };
     serde_json::from_str(text(metadata, key)?).map_err(wrong)
 }
 
