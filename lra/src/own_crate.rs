@@ -120,7 +120,7 @@ mod tests {
         let expected = "unknown setting 'block.layres'; did you mean 'block.layers'?";
         assert_eq!(told, format!("model {name}: {expected}"));
         let told = checked(r#"{"trian": {"steps": 3}}"#).unwrap_err();
-        assert!(told.contains("did you mean 'train.steps'?"), "{told}");
+        assert!(told.contains("or 'train.steps'?"), "{told}");
         let told = checked(r#"{"block": {"norm": "layr"}}"#).unwrap_err();
         let expected = "unknown value of block.norm 'layr'; did you mean 'layer'?";
         assert_eq!(told, format!("model {name}: {expected}"));

@@ -116,11 +116,11 @@ fn a_card_is_not_made_of_scores_that_have_changed() {
     let json: Value = serde_json::from_str(&place.ok(&format!("{words} --json"))).unwrap();
     let old = json[0]["on_file"].as_array().unwrap();
     assert!(!old.is_empty() && old[0]["created"].is_string(), "{json}");
-    let mut records = std::fs::read_dir(place.path().join("runs")).unwrap();
+    let mut records = fs::read_dir(place.path().join("runs")).unwrap();
     let record = records.next().unwrap().unwrap().path().join("record.json");
-    let text = std::fs::read_to_string(&record).unwrap();
+    let text = fs::read_to_string(&record).unwrap();
     let (before, after) = text.split_once("\"sources\": \"").unwrap();
-    std::fs::write(
+    fs::write(
         &record,
         format!("{before}\"sources\": \"aaaa{}", &after[4..]),
     )

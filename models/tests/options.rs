@@ -126,7 +126,7 @@ fn unknown_missing_and_misspelt_model_options_are_refused() {
 /// Without a range a number goes into products unchecked.
 #[test]
 fn every_number_among_the_options_has_a_range() {
-    let sections = |model: &'static lra_models::Model| {
+    let sections = |model: &'static Model| {
         let options = serde_json::to_value(Options::of(model)).unwrap();
         [
             ("embed", options["embed"].clone(), EmbedOptions::RANGES),

@@ -55,7 +55,12 @@ pub(crate) fn reason(error: &serde_json::Error) -> String {
     }
 }
 
+/// Returns the place of a fault in a text, or nothing where the reader has lost it, as within a
+/// line of a log.
 fn place(error: &serde_json::Error) -> String {
+    if error.line() == 0 {
+        return String::new();
+    }
     format!(" at line {} column {}", error.line(), error.column())
 }
 
@@ -299,7 +304,6 @@ mod tests {
             assert_eq!(told(fields), expected);
         }
         let told = read_line::<Line>(r#"{"event": "train", "step": "x"}"#).unwrap_err();
-        let expected = "step: text \"x\" instead of a whole number from 0 at column";
-        assert!(told.starts_with(expected), "{told}");
+        assert_eq!(told, "step: text \"x\" instead of a whole number from 0");
     }
 }

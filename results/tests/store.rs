@@ -187,7 +187,7 @@ fn a_record_with_a_figure_that_cannot_be_is_damaged() {
         (
             "/scores/steps",
             (-1).into(),
-            "scores.steps: number -1 instead of a whole number from 0 on",
+            "scores.steps: number -1 instead of a whole number from 0",
         ),
         (
             "/baselines/0/accuracy",

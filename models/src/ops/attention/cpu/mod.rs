@@ -38,7 +38,7 @@ use self::key_mask::KeyMask;
 pub use self::materialized::attention_materialized;
 pub use self::relative::RelativeScores;
 use self::relative::Tables;
-use self::score_mod::{ScoreMods, Term, TermGradients};
+use self::score_mod::{Term, TermGradients};
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
 use super::score_functions::ScoreFunctions;
