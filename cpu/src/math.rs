@@ -90,8 +90,8 @@ const COS: [f32; 3] = [2.443_315_7e-5, -1.388_731_6e-3, 4.166_664_6e-2];
 /// nothing about the angle.
 const LARGEST_ANGLE: f32 = 4_194_304.0;
 
-/// Computes (sin x, cos x), within 1.5e-7 for |x| below 3000; (0, 1) for |x| above
-/// [`LARGEST_ANGLE`]. NaN stays NaN.
+/// Computes (sin x, cos x), within 1.5e-7 for |x| below 3000; (0, 1) for |x| above 2²². NaN stays
+/// NaN.
 #[inline(always)]
 pub fn sin_cos<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
     let too_large = s.greater_than_f32s(s.abs_f32s(x), s.splat_f32s(LARGEST_ANGLE));
