@@ -1,7 +1,7 @@
 //! Properties of every registered task, with little data.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use lra_datasets::{Key, Source, SplitName, Store, Summary, TASKS, Task};
+use lra_datasets::{Digest, Key, Source, SplitName, Store, Summary, TASKS, Task};
 use serde_json::json;
 
 /// Returns the default source with few rows; `None` for tasks that read published files by default.
@@ -37,6 +37,87 @@ fn names_are_unique_and_complete() {
         assert!(!info.title.is_empty() && !info.summary.is_empty() && !info.paper.is_empty());
         assert!(!info.sources.is_empty() && (1..=2).contains(&info.towers));
         assert!(info.vocabulary <= 256 + info.first_id as usize && info.classes <= 256);
+    }
+}
+
+/// Models and self-pretraining are built by these numbers. The fractions of masked tokens are those
+/// of arXiv:2310.02980, and 0.15 where it has none.
+#[test]
+fn tasks_have_their_sizes() {
+    let of_task = |task: &&dyn Task| {
+        let info = task.info();
+        let kind = if info.probe { "probe" } else { "arena" };
+        format!(
+            "{}: {} ids from {}, {} classes, {} towers, {} masked, {}, {kind}",
+            info.name,
+            info.vocabulary,
+            info.first_id,
+            info.classes,
+            info.towers,
+            info.mask_ratio,
+            info.sources[0]
+        )
+    };
+    let lines: Vec<String> = TASKS.iter().map(of_task).collect();
+    insta::assert_snapshot!(lines.join("\n"), @"
+    listops: 17 ids from 1, 10 classes, 1 towers, 0.1 masked, generated, arena
+    text: 257 ids from 1, 2 classes, 1 towers, 0.15 masked, official, arena
+    retrieval: 257 ids from 1, 2 classes, 2 towers, 0.15 masked, official, arena
+    image: 256 ids from 0, 10 classes, 1 towers, 0.5 masked, official, arena
+    pathfinder: 256 ids from 0, 2 classes, 1 towers, 0.5 masked, generated, arena
+    pathx: 256 ids from 0, 2 classes, 1 towers, 0.5 masked, generated, arena
+    mqar: 257 ids from 1, 128 classes, 1 towers, 0.15 masked, generated, probe
+    selective_copy: 19 ids from 1, 16 classes, 1 towers, 0.15 masked, generated, probe
+    state_tracking: 121 ids from 1, 120 classes, 1 towers, 0.15 masked, generated, probe
+    needle: 99 ids from 1, 64 classes, 1 towers, 0.15 masked, generated, probe
+    toy: 12 ids from 1, 4 classes, 1 towers, 0.15 masked, generated, arena
+    ");
+}
+
+/// Whole published data are read by no test, so a wrong digit would be seen only by those who have
+/// them: as altered files.
+#[test]
+fn published_facts_are_what_they_were() {
+    let facts = TASKS.iter().flat_map(|task| {
+        let lines = task.known().into_iter().map(|known| {
+            let (name, fact) = (task.info().name, known.fact);
+            format!("{name} {} = {} {}", fact.name, fact.value, known.of_parts)
+        });
+        lines.collect::<Vec<_>>()
+    });
+    let facts: Vec<String> = facts.collect();
+    assert_eq!(facts.len(), 41);
+    assert_eq!(
+        Digest::of(facts.join("\n").as_bytes()),
+        "1d17d30afad31ffc116aadcf304ef58d0592a3e2213d73a4a731a0bc28ae4db2"
+    );
+}
+
+#[test]
+fn published_files_have_their_addresses() {
+    let release = "https://storage.googleapis.com/long-range-arena/lra_release.gz";
+    for task in TASKS {
+        let (name, remote) = (task.info().name, task.remote());
+        let expected = match name {
+            "listops" | "retrieval" | "pathfinder" | "pathx" => (release, None, None),
+            "text" => (
+                "http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+                Some(84_125_825),
+                Some("c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"),
+            ),
+            "image" => (
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                Some(170_052_171),
+                Some("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+            ),
+            _ => {
+                assert!(remote.is_empty(), "{name}");
+                continue;
+            }
+        };
+        let [file] = remote else { panic!("{name}") };
+        assert_eq!((file.url, file.bytes, file.sha256), expected, "{name}");
+        assert!(file.url.ends_with(&format!("/{}", file.file)), "{name}");
     }
 }
 

@@ -251,6 +251,30 @@ mod tests {
         assert_eq!(order, Some([1, 0, 2, 3, 4]));
     }
 
+    /// Compared with Python's hashlib, for 1,000 and 1,001 records.
+    #[test]
+    fn checksums_are_of_labels_and_channels() {
+        let records = |count: usize| (0..count).map(picture).collect::<Vec<_>>();
+        let first = "551fe5ce2ec810f024d646585c681bb4b6b16264b269a3cb3bf0a0b56bf4f881";
+        assert_eq!(first_digest(&records(FIRST)).as_deref(), Some(first));
+        assert_eq!(first_digest(&records(FIRST + 1)).as_deref(), Some(first));
+        assert_eq!(first_digest(&records(FIRST - 1)), None);
+        assert_eq!(
+            labels_digest(&records(FIRST)),
+            "d743bb866528ea29ecb064a6fde1997e59a8b72a493ee20439874492238e83e5"
+        );
+    }
+
+    #[test]
+    fn a_file_begins_at_its_first_place_and_has_no_gap() {
+        let at = |places: &[usize]| places.iter().copied().map(picture).collect::<Vec<_>>();
+        let start = first_place(1);
+        assert!(in_place(&at(&[start, start + 1, start + 2]), 1));
+        assert!(!in_place(&at(&[start, start + 2]), 1));
+        assert!(!in_place(&at(&[start + 1, start + 2]), 1));
+        assert!(!in_place(&at(&[start, start + 1]), 0));
+    }
+
     #[test]
     fn classes_have_their_published_numbers() {
         for published in &PUBLISHED {
