@@ -392,6 +392,20 @@ fn folders_of_png_files() {
     let named = build(&Image, &key(true), &named).unwrap();
     assert_eq!(named.manifest().digest, built.manifest().digest);
 
+    // Nor does the order of equal pictures of two classes.
+    let twice = record(0);
+    for class in ["airplane", "truck"] {
+        files.push((format!("cifar10/train/{class}/twice.png"), png(&twice)));
+    }
+    let digest = |name: &str, files: &Files| {
+        let archive = raw::file(root.path(), name, &raw::tar(files));
+        let built = build(&Image, &key(true), &archive).unwrap();
+        built.manifest().digest.clone()
+    };
+    let forwards = digest("forwards.tar", &files);
+    files.reverse();
+    assert_eq!(digest("backwards.tar", &files), forwards);
+
     // With binary files beside them the choice would be ambiguous.
     raw::folder(&folder, &batches(10));
     let error = build(&Image, &key(true), &folder).unwrap_err().to_string();
@@ -539,6 +553,16 @@ fn smaller_pictures_have_another_label() {
     small.options["max_length"] = json!(1000);
     let error = Image.shape(&small.options).unwrap_err();
     assert_eq!(error.class(), Class::Usage);
+}
+
+#[test]
+fn pictures_are_shown_in_characters() {
+    let show = |pixels: &[u8], label| Image.to_text(&[pixels], label);
+    assert_eq!(show(&[0, 255, 128, 25], 3), "  @@\n++  \ncat\n");
+    assert_eq!(show(&[26; 4], 10), "....\n....\nnone of the ten classes\n");
+    // Pixels of no square have the published width.
+    let lines: Vec<usize> = show(&[255; 40], 9).lines().map(str::len).collect();
+    assert_eq!(lines, [64, 16, "truck".len()]);
 }
 
 /// Finds both discs by their grey values, which noise does not mix, and tells the class by the

@@ -64,5 +64,18 @@ mod tests {
             (256, 11, 10, 10)
         );
         assert_eq!(smaller(&pixels, 32), pixels);
+
+        // The second block of the first row, and the first block of the second.
+        let mut pixels = [10; PIXELS];
+        pixels[3] = 14;
+        pixels[2 * SIDE] = 18;
+        let small = smaller(&pixels, 16);
+        assert_eq!(
+            (small[1], small[16]),
+            (11, 12),
+            "rows stay rows, and columns columns"
+        );
+        pixels[4 * SIDE] = 250; // Mean 25 of sixteen.
+        assert_eq!(smaller(&pixels, 8)[8], 25);
     }
 }
