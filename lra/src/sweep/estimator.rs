@@ -205,11 +205,11 @@ fn of_record(record: &Record) -> Option<Estimate> {
 
 #[cfg(test)]
 mod tests {
-    use results::record::{Memory, Pretraining, Rows, Speed};
+    use results::record::{Pretraining, Rows};
 
     use super::*;
     use crate::spec::TrainOptions;
-    use crate::sweep::testing::{bag, cells, options, scored};
+    use crate::sweep::testing::{bag, cells, options, timed};
 
     #[test]
     fn time_is_that_of_the_work_and_memory_that_of_a_forward_pass() {
@@ -254,19 +254,8 @@ mod tests {
     /// With other threads it took another time, and of other settings it says nothing.
     #[test]
     fn a_run_on_file_tells_the_time_of_other_seeds_with_as_many_threads() {
-        let (mut record, stop) = (scored(0.5, 1.0).record().unwrap().clone(), Stop::never());
+        let (mut record, stop) = (timed(60.0), Stop::never());
         record.seed = 7;
-        record.speed = Some(Speed {
-            training_seconds: 50.0,
-            wall_seconds: 60.0,
-            ..Speed::default()
-        });
-        record.memory = Some(Memory {
-            base_bytes: 100,
-            peak_bytes: 20,
-            resident_bytes: 900,
-            ..Memory::default()
-        });
         let mut all = cells(vec![bag(&[])], vec![7, 0]);
         all.extend(cells(vec![bag(&["train.steps=3"])], vec![0]));
         let known = |record: &Record| {

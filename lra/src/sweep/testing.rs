@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use datasets::Protocol;
+use results::record::{Memory, Speed};
 use serde_json::json;
 
 use crate::error::Class;
@@ -81,6 +82,24 @@ fn scored_by(record: results::Record) -> State {
         fresh: true,
         not_compared: None,
     }
+}
+
+/// Returns the record of a run with as many threads as [`options`] has, which took this time.
+pub fn timed(wall_seconds: f64) -> results::Record {
+    let mut record = record(json!({ "status": "scored" }), 0.5, 1.0);
+    record.provenance.threads = options().threads;
+    record.speed = Some(Speed {
+        training_seconds: wall_seconds / 2.0,
+        wall_seconds,
+        ..Speed::default()
+    });
+    record.memory = Some(Memory {
+        base_bytes: 100,
+        peak_bytes: 20,
+        resident_bytes: 900,
+        ..Memory::default()
+    });
+    record
 }
 
 /// Returns the state of a cell that was scored on data with labels at positions: accuracy and loss

@@ -131,3 +131,83 @@ impl Plan {
 fn runs(count: usize) -> String {
     results::counted(count as u64, "run")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signals::Stop;
+    use crate::sweep::estimator::Estimator;
+    use crate::sweep::testing::{bag, matrix, options, timed};
+
+    /// Returns a plan of one probe of 986 seconds, three runs of 498 of which the last is on file,
+    /// and one run of 254 in the other block; and what is on file.
+    fn plan() -> (Plan, OnFile) {
+        let of = |model_options: &[&str], seeds| {
+            let rows = ["data.train=16", "data.val=4", "data.test=6"];
+            let mut matrix = matrix(vec![bag(model_options)], seeds);
+            matrix.assignments = rows.map(str::to_owned).to_vec();
+            matrix.assignments.push("train.eval_examples=0".to_owned());
+            matrix.cells().unwrap()
+        };
+        let own = of(&[], vec![0, 1, 2]);
+        let on_file = OnFile::from([(own[2].digest.clone(), timed(498.0))]);
+        let (options, stop) = (options(), Stop::never());
+        let mut estimator = Estimator::new(&options, &stop, &own, &on_file);
+        let mut forecast = Forecast::new("nowhere".into());
+        assert_eq!(forecast.learn(&own[0], &mut estimator).unwrap(), None);
+        let probes = of(&["train.steps=40"], vec![0]);
+        let plan = Plan {
+            model: bag(&[]),
+            stages: [probes, own, of(&["train.steps=10"], vec![0])],
+            left_out: Vec::new(),
+            forecast,
+        };
+        (plan, on_file)
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_runs_from_a_stage_on_that_are_not_on_file() {
+        let (plan, on_file) = plan();
+        let seconds = |from| plan.time(from, &on_file).as_secs_f64().round();
+        assert_eq!(seconds(PROBES), 986.0 + 2.0 * 498.0 + 254.0);
+        assert_eq!(seconds(OWN), 2.0 * 498.0 + 254.0);
+        assert_eq!(seconds(SAME), 254.0);
+        assert_eq!(seconds(STAGES), 0.0);
+        assert_eq!(plan.time(SAME, &OnFile::new()), plan.time(SAME, &on_file));
+    }
+
+    #[test]
+    fn stages_follow_each_other_and_the_runs_of_one_are_beside_each_other() {
+        let (plan, mut on_file) = plan();
+        let column = plan.stages[OWN][0].column();
+        let told = |on_file: &OnFile, jobs, unknown: &BTreeMap<_, _>| {
+            let mut lines = Vec::new();
+            let whole = plan.describe(on_file, jobs, unknown, &mut lines);
+            (whole.as_secs_f64().round(), lines)
+        };
+        let (whole, lines) = told(&on_file, 2, &BTreeMap::new());
+        assert_eq!(whole, 986.0 + 498.0 + 254.0);
+        let head = "plan       bag: 4 runs, about 28 min 58 s with 2 at a time, not counting";
+        assert!(lines[0].starts_with(head), "{}", lines[0]);
+        let of_column = format!("           {column}: 2 runs, about 8 min 18 s");
+        let others = [
+            "           learning rates: 1 run, about 16 min 26 s",
+            "           block of X-formers: 1 run, about 4 min 14 s",
+        ];
+        assert_eq!(lines[1], of_column);
+        assert_eq!(lines[2..], others);
+
+        let (whole, lines) = told(&on_file, 1, &BTreeMap::new());
+        assert_eq!(whole, 986.0 + 2.0 * 498.0 + 254.0);
+        assert!(lines[1].ends_with(": 2 runs, about 16 min 36 s"));
+        let unknown = BTreeMap::from([(column, "too slow".to_owned())]);
+        let (_, lines) = told(&on_file, 1, &unknown);
+        assert!(lines[1].ends_with(": 2 runs, of a time that is not known (too slow)"));
+
+        let digests = plan.cells().map(|cell| cell.digest.clone());
+        on_file.extend(digests.map(|digest| (digest, timed(1.0))));
+        let (whole, lines) = told(&on_file, 2, &BTreeMap::new());
+        assert_eq!(whole, 0.0);
+        assert_eq!(lines, ["on file    bag: 5 runs, none to do"]);
+    }
+}
