@@ -255,6 +255,20 @@ fn the_job_script_is_this_sweep_in_shards() {
             .all(|word| !last.contains(word)),
         "{last}"
     );
+    // An element has room for all runs at a time: a quarter on top of their limit, and their GPUs.
+    assert!(script.contains("--mem=1280M\n"), "{script}");
+    let of_gpus = format!("{TINY} --seeds 0..3 --emit slurm --devices cuda:0,cuda:1");
+    let two = place.ok(&format!("{of_gpus} --memory-limit 1G"));
+    for line in [
+        "--array=1-3\n",
+        "--cpus-per-task=2\n",
+        "--mem=2560M\n",
+        "--gres=gpu:2\n",
+    ] {
+        assert!(two.contains(line), "{line}: {two}");
+    }
+    let each = place.ok(&format!("{of_gpus} --array 100"));
+    assert!(each.contains("--array=1-6\n"), "{each}");
     // A shell runs it as an element of the array would.
     let file = place.path().join("job.sh");
     fs::write(&file, &script).unwrap();

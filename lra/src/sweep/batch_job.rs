@@ -408,6 +408,32 @@ mod tests {
     }
 
     #[test]
+    fn memory_and_time_are_rounded_up() {
+        let job = Job {
+            memory: Some((3 << 30) + 1),
+            time: Some(Duration::from_millis(3 * 3600 * 1000 + 1)),
+            ..job(&[], 2)
+        };
+        for (system, line) in [
+            (BatchSystem::Slurm, "#SBATCH --mem=3073M"),
+            (BatchSystem::Slurm, "#SBATCH --time=181"),
+            (
+                BatchSystem::Pbs,
+                "#PBS -l select=1:ncpus=4:mem=3073mb:ngpus=1",
+            ),
+            (BatchSystem::Pbs, "#PBS -l walltime=03:00:01"),
+            (BatchSystem::Kubernetes, "              memory: 3073Mi"),
+            (
+                BatchSystem::Kubernetes,
+                "      activeDeadlineSeconds: 10801",
+            ),
+        ] {
+            let text = job.script(system).unwrap();
+            assert!(text.lines().any(|it| it == line), "{line}: {text}");
+        }
+    }
+
+    #[test]
     fn one_element_is_no_array_of_pbs_and_sbatch_is_slurms() {
         let text = job(&[], 1).script(BatchSystem::Pbs).unwrap();
         assert!(!text.contains("#PBS -J"), "{text}");

@@ -148,3 +148,34 @@ fn time_limit(
     let asked = Duration::try_from_secs_f64(RESERVE.0 * longest).unwrap_or(Duration::MAX);
     Ok(asked.saturating_add(RESERVE.1))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::sweep::testing::{bag, cells, options, timed};
+
+    /// The reserve is half of the time and ten minutes.
+    #[test]
+    fn the_time_limit_is_that_of_the_longest_element_with_a_reserve() {
+        let settings = [bag(&["train.steps=3"]), bag(&["train.steps=4"])];
+        let [short, long] = settings.map(|model| cells(vec![model], vec![0, 1, 2]));
+        let on_file = HashMap::from([
+            (short[0].digest.clone(), timed(10.0)),
+            (long[0].digest.clone(), timed(1000.0)),
+        ]);
+        let all: Vec<Cell> = short.into_iter().chain(long).collect();
+        let (options, stop) = (options(), Stop::never());
+        let mut estimator = Estimator::new(&options, &stop, &all, &on_file);
+        let mut limit = |elements, jobs| {
+            let limit = time_limit(&all, elements, jobs, &mut estimator, &stop).unwrap();
+            limit.as_secs_f64().round()
+        };
+        assert_eq!(limit(1, 1), 1.5 * 3030.0 + 600.0);
+        assert_eq!(limit(1, 2), 1.5 * 2010.0 + 600.0);
+        // In turn: short, short, long; short, long, long.
+        assert_eq!(limit(2, 1), 1.5 * 2010.0 + 600.0);
+        assert_eq!(limit(6, 1), 1.5 * 1000.0 + 600.0);
+    }
+}
