@@ -246,3 +246,57 @@ fn offer(cell: PublishedCell, data: &Path) -> Result<Offer> {
         differences: plan.differences(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::testing::timed;
+
+    #[test]
+    fn a_run_replaces_a_bundled_one_of_the_same_settings_alone() {
+        let bundled = timed(60.0);
+        let mut own = timed(50.0);
+        own.provenance.created = "2026-01-02T03:04:05Z".to_owned();
+        own.provenance.threads = 8;
+        assert!(replaces(&own, &bundled));
+        let changes: [fn(&mut Record); 9] = [
+            |it| it.task.label += "@64",
+            |it| it.task.data_digest += "0",
+            |it| it.model.name += "2",
+            |it| it.model.variant += "+norm",
+            |it| it.recipe.name += "2",
+            |it| it.recipe.overrides.push("train.steps=3".to_owned()),
+            |it| it.provenance.precision += "bf16",
+            |it| it.provenance.device += "cuda:0",
+            |it| it.seed += 1,
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut other = own.clone();
+            change(&mut other);
+            assert!(!replaces(&other, &bundled), "change {number}");
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_score_replaces_no_score() {
+        let with = |outcome: Outcome| Record {
+            outcome,
+            ..timed(60.0)
+        };
+        let diverged = || Outcome::Diverged {
+            step: 9,
+            reason: String::new(),
+        };
+        let interrupted = || Outcome::Interrupted { step: 9 };
+        for (own, bundled, expected) in [
+            (Outcome::Scored, Outcome::Scored, true),
+            (Outcome::Scored, diverged(), true),
+            (diverged(), diverged(), true),
+            (diverged(), Outcome::Scored, false),
+            (interrupted(), diverged(), false),
+        ] {
+            let told = format!("{own:?} for {bundled:?}");
+            assert_eq!(replaces(&with(own), &with(bundled)), expected, "{told}");
+        }
+    }
+}
