@@ -475,6 +475,71 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_cut_and_padded_at_their_end() {
+        use candle_core::Device;
+        use datasets::{Key, Store};
+        let root = tempfile::tempdir().unwrap();
+        let key = Key::default_of(&Pairs);
+        let splits = Store::new(root.path()).open_or_build(&Pairs, &key, None, &());
+        let split = &splits.unwrap().train;
+        let batch = HostBatch::assemble(split, [1, 0, 1].into_iter(), Layout::new(&PAIRS, 4));
+        assert_eq!(batch.ids[0], [5, 5, 5, 5, 2, 3, 0, 0, 5, 5, 5, 5]);
+        assert_eq!(batch.ids[1], [6, 0, 0, 0, 4, 4, 4, 4, 6, 0, 0, 0]);
+        let [full, half, one] = [[1.0; 4], [1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]];
+        assert_eq!(batch.masks[0], [full, half, full].concat());
+        assert_eq!(batch.masks[1], [one, full, one].concat());
+        assert_eq!(batch.labels, [1, 0, 1]);
+
+        // A part has its rows alone, and a mask where a row is padded.
+        let device = batch.to_device(1..3, &Device::Cpu).unwrap();
+        assert_eq!(device.labels.to_vec1::<u32>().unwrap(), [0, 1]);
+        let [first, second] = &device.inputs.towers[..] else {
+            panic!("two towers")
+        };
+        let ids = [&first.ids, &second.ids].map(|it| it.to_vec2::<u32>().unwrap());
+        assert_eq!(ids[0], [[2, 3, 0, 0], [5, 5, 5, 5]]);
+        assert_eq!(ids[1], [[4, 4, 4, 4], [6, 0, 0, 0]]);
+        let mask = second.mask.as_ref().unwrap().to_vec2::<f32>().unwrap();
+        assert_eq!(mask, [full, one]);
+        let whole = batch.to_device(0..1, &Device::Cpu).unwrap();
+        assert!(whole.inputs.towers[0].mask.is_none());
+        assert!(whole.inputs.towers[1].mask.is_some());
+    }
+
+    #[test]
+    fn a_part_of_a_batch_has_the_labelled_positions_of_its_rows() {
+        use super::{DenseLabels, Positions, part};
+        let whole = Positions {
+            labels: DenseLabels {
+                rows: vec![0, 0, 2, 3, 3, 3],
+                positions: vec![4, 9, 1, 0, 5, 7],
+                labels: vec![10, 11, 12, 13, 14, 15],
+            },
+            groups: vec![0, 1, 0, 2, 1, 0],
+        };
+        let of = |rows| {
+            let part = part(&whole, rows);
+            let DenseLabels {
+                rows,
+                positions,
+                labels,
+            } = part.labels;
+            (rows, positions, labels, part.groups)
+        };
+        assert_eq!(of(0..2), (vec![0, 0], vec![4, 9], vec![10, 11], vec![0, 1]));
+        assert_eq!(
+            of(2..4),
+            (
+                vec![0, 1, 1, 1],
+                vec![1, 0, 5, 7],
+                vec![12, 13, 14, 15],
+                vec![0, 2, 1, 0]
+            )
+        );
+        assert_eq!(of(1..2), (vec![], vec![], vec![], vec![]));
+    }
+
+    #[test]
     fn buckets_hold_every_row_once_and_pad_little() {
         // 53 rows of 1 to 100 tokens.
         let length = |row: usize| 1 + row * 37 % 100;
