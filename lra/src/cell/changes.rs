@@ -293,3 +293,151 @@ fn name(versions: &Versions) -> String {
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::testing::timed;
+
+    fn code(source: &str, program_digest: &str, process: &str) -> OwnCode {
+        OwnCode {
+            source: source.to_owned(),
+            program: "mine".to_owned(),
+            program_digest: program_digest.to_owned(),
+            process: process.to_owned(),
+            ..OwnCode::default()
+        }
+    }
+
+    #[test]
+    fn a_device_of_another_name_and_other_instructions_are_differences() {
+        let task = datasets::tasks::find("toy").unwrap();
+        let mut all = models::registry().iter();
+        let bag = *all.find(|model| model.name == "bag").unwrap();
+        let instructions = models::ops::instruction_set();
+        let told = |device: &str, instructions: &str, devices: &[&str]| {
+            let mut record = timed(1.0);
+            record.provenance.versions = provenance::versions();
+            record.provenance.device = device.to_owned();
+            record.provenance.host.instructions = instructions.to_owned();
+            let devices: Vec<String> = devices.iter().map(|it| (*it).to_owned()).collect();
+            of_program(&record, task, bag, &devices).unwrap()
+        };
+        let none: [String; 0] = [];
+        let [h200, a100] = ["cuda:0 NVIDIA H200", "cuda:0 NVIDIA A100"];
+        // The number of a device does not matter, and one of several that are alike is enough.
+        for devices in [&["cuda:3 NVIDIA H200"][..], &[a100, h200], &[]] {
+            assert_eq!(told(h200, "other", devices), none, "{devices:?}");
+        }
+        assert_eq!(
+            told(h200, "other", &[a100, "cpu"]),
+            ["it was made on cuda:0 NVIDIA H200, and this is cuda:0 NVIDIA A100 or cpu"]
+        );
+        assert_eq!(
+            told("", "other", &["cpu"]),
+            ["it was made on an unknown device, and this is cpu"]
+        );
+        assert_eq!(told("cpu", &instructions, &["cpu"]), none);
+        for (then, words) in [("other", "other"), ("", "unknown instructions")] {
+            let expected =
+                format!("it was made with {words}, and this processor has {instructions}");
+            assert_eq!(told("cpu", then, &["cpu"]), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_build_by_other_tools_is_a_difference_where_both_are_known() {
+        let now = provenance::versions();
+        let versions = |candle: &str, rustc: &str| Versions {
+            candle: candle.to_owned(),
+            rustc: rustc.to_owned(),
+            ..now.clone()
+        };
+        let here = versions("0.9", "1.90");
+        let told = |candle, rustc| other_tools(&versions(candle, rustc), &here);
+        assert_eq!(told("0.9", "1.90"), None);
+        for unknown in ["", "unknown"] {
+            assert_eq!(told(unknown, "1.90"), None);
+            assert_eq!(
+                other_tools(&here, &versions("0.9", unknown)),
+                None,
+                "{unknown}"
+            );
+        }
+        let both = "it was made by another build of the program: with candle 0.8, and this is \
+                    with 0.9; with rustc 1.89, and this is with 1.90";
+        assert_eq!(told("0.8", "1.89").as_deref(), Some(both));
+    }
+
+    #[test]
+    fn own_code_differs_by_its_source_its_process_and_its_program() {
+        let then = code("aa", "01", "");
+        let model = |now: Option<&OwnCode>| of_model(Some(&then), now);
+        assert_eq!(
+            model(Some(&code("bb", "02", "Python"))),
+            "the model's source has changed: its digest was aa and is bb"
+        );
+        assert_eq!(
+            model(Some(&code("aa", "02", "Python"))),
+            "the mixer was computed by the program itself, and is by Python"
+        );
+        assert_eq!(
+            model(Some(&code("aa", "02", ""))),
+            "the program with the model has changed: mine had the digest 01, mine has 02"
+        );
+        assert_eq!(model(None), "the model was that of mine, and is lra's");
+        assert_eq!(
+            of_model(None, Some(&then)),
+            "the model was lra's, and is one of this program's own"
+        );
+        // Of a task the source alone matters.
+        let same = code("aa", "02", "Python");
+        assert_eq!(of_task(None, None), None);
+        assert_eq!(of_task(Some(&then), Some(&same)), None);
+        let other = code("bb", "01", "");
+        for (was, is, expected) in [
+            (
+                Some(&then),
+                Some(&other),
+                "the task's source has changed: its digest was aa and is bb",
+            ),
+            (Some(&then), None, "the task was that of mine, and is lra's"),
+            (
+                None,
+                Some(&then),
+                "the task was lra's, and is one of this program's own",
+            ),
+        ] {
+            assert_eq!(of_task(was, is).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn data_are_compared_where_both_digests_are_known() {
+        let mut record = timed(1.0);
+        let stored = |digest: Option<&str>, refused: Option<&str>| StoredData {
+            digest: digest.map(str::to_owned),
+            refused: refused.map(str::to_owned),
+            other_raw_files: None,
+        };
+        let (here, gone) = (stored(Some("0123456789abcdef"), None), stored(None, None));
+        assert!(here.are_here() && !gone.are_here());
+        assert_eq!(here.changes(&record), Vec::<String>::new());
+        let told = here.not_compared(&record).unwrap();
+        assert!(told.contains("does not say on which data"), "{told}");
+
+        record.task.data_digest = "0123456789abcdef".to_owned();
+        assert_eq!(here.changes(&record), Vec::<String>::new());
+        assert_eq!(here.not_compared(&record), None);
+        record.task.data_digest = "0123456789abcdee".to_owned();
+        let told = here.changes(&record).concat();
+        let digests = "their digest is 0123456789ab, that of the stored data 0123456789ab";
+        assert!(told.ends_with(digests), "{told}");
+        assert_eq!(here.not_compared(&record), None);
+        assert_eq!(gone.changes(&record), Vec::<String>::new());
+        let told = gone.not_compared(&record).unwrap();
+        assert!(told.contains("not here and was not compared"), "{told}");
+        let told = stored(None, Some("half a file")).not_compared(&record);
+        assert!(told.unwrap().ends_with("raw files: half a file"));
+    }
+}
