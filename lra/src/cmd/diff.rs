@@ -182,3 +182,67 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
     });
     fact.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::testing::timed;
+
+    #[test]
+    fn every_fact_that_differs_is_named_with_both_values() {
+        let first = timed(1.0);
+        let differ = |change: fn(&mut Record)| {
+            let mut second = first.clone();
+            change(&mut second);
+            let found = facts(&first, &second).into_iter();
+            let found = found.map(|it| (it.name, it.values[0].clone(), it.values[1].clone()));
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(differ(|_| ()), []);
+        assert_eq!(differ(|it| it.speed = None), []);
+        let accuracy = |it: &mut Record| it.scores.as_mut().unwrap().test_accuracy = Some(0.50001);
+        let fact = |name, one: &str, other: &str| vec![(name, one.to_owned(), other.to_owned())];
+        assert_eq!(differ(accuracy), fact("test", "50.000 %", "50.001 %"));
+        assert_eq!(
+            differ(|it| it.scores.as_mut().unwrap().test_loss = None),
+            fact("test loss", "1.0000", "none")
+        );
+        let changes: [(&str, fn(&mut Record)); 8] = [
+            ("outcome", |it| {
+                it.outcome = Outcome::Interrupted { step: 0 };
+            }),
+            ("data", |it| it.task.data_digest += "0"),
+            ("program", |it| it.provenance.versions.sources += "0"),
+            ("built with", |it| it.provenance.versions.rustc += "0"),
+            ("machine", |it| it.provenance.host.instructions += "AVX2"),
+            ("machine", |it| it.provenance.device += "cuda:0"),
+            ("threads", |it| it.provenance.threads = 1),
+            ("accepted", |it| {
+                it.provenance.accepted_changes.push("data".to_owned());
+            }),
+        ];
+        for (name, change) in changes {
+            let names: Vec<&str> = differ(change).iter().map(|it| it.0).collect();
+            assert_eq!(names, [name]);
+        }
+        let unfinished = differ(|it| it.outcome = Outcome::Interrupted { step: 0 });
+        assert_eq!(unfinished[0].2, "unfinished");
+        assert_eq!(
+            differ(|it| it.provenance.threads = 1),
+            fact("threads", "3", "1")
+        );
+    }
+
+    #[test]
+    fn a_long_name_has_a_line_of_its_own() {
+        let values = ["1".to_owned(), "2\n".to_owned()];
+        assert_eq!(
+            line("train.steps", &values),
+            "  train.steps A: 1\n              B: 2\\n"
+        );
+        assert_eq!(
+            line("train.warmups", &values),
+            "  train.warmups\n              A: 1\n              B: 2\\n"
+        );
+    }
+}

@@ -273,3 +273,73 @@ fn text(record: &Record, differing: &[Value], reasons: &[String]) -> String {
     }
     lines.join("\n") + "\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use results::Outcome;
+    use results::record::Pretraining;
+
+    use super::*;
+    use crate::sweep::testing::timed;
+
+    #[test]
+    fn scores_of_every_phase_and_the_outcome_are_compared_and_times_are_not() {
+        let mut then = timed(1.0);
+        then.pretraining = Some(Pretraining {
+            wall_seconds: 1.0,
+            peak_bytes: 10,
+            val_loss: Some(0.5),
+            ..Pretraining::default()
+        });
+        let differ = |change: fn(&mut Record)| {
+            let mut now = then.clone();
+            change(&mut now);
+            let found = differences(&then, &now);
+            let names = found
+                .iter()
+                .map(|it| it["score"].as_str().unwrap().to_owned());
+            names.collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(differ(|_| ()), none);
+        assert_eq!(
+            differ(|it| *it = Record {
+                speed: None,
+                memory: None,
+                ..it.clone()
+            }),
+            none
+        );
+        assert_eq!(
+            differ(|it| {
+                let pretraining = it.pretraining.as_mut().unwrap();
+                pretraining.wall_seconds = 2.0;
+                pretraining.peak_bytes = 20;
+            }),
+            none
+        );
+        let last_bit = |it: &mut Record| {
+            let loss = &mut it.scores.as_mut().unwrap().val_loss;
+            *loss = loss.map(f64::next_up);
+        };
+        assert_eq!(differ(last_bit), ["val_loss"]);
+        assert_eq!(
+            differ(|it| it.scores.as_mut().unwrap().test_loss = None),
+            ["test_loss"]
+        );
+        assert_eq!(
+            differ(|it| it.scores.as_mut().unwrap().best_step = Some(3)),
+            ["best_step"]
+        );
+        let pretrained = |it: &mut Record| it.pretraining.as_mut().unwrap().val_loss = Some(0.25);
+        assert_eq!(differ(pretrained), ["pretraining.val_loss"]);
+        let diverged = |it: &mut Record| {
+            it.outcome = Outcome::Diverged {
+                step: 9,
+                reason: "the loss is not finite".to_owned(),
+            };
+        };
+        assert_eq!(differ(diverged), ["outcome"]);
+        assert!(differ(|it| it.pretraining = None).contains(&"pretraining.val_loss".to_owned()));
+    }
+}
