@@ -126,3 +126,58 @@ impl Search<'_> {
         best
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::RunRequest;
+
+    /// Returns a model of which all widths are the same.
+    fn linear() -> Resolved {
+        let request = RunRequest {
+            task: "toy",
+            model: "linear",
+            recipe: "smoke",
+            source: None,
+            protocol: datasets::Protocol::Clean,
+            seed: 0,
+            assignments: &[],
+        };
+        request.resolve().unwrap()
+    }
+
+    fn parameters_at(width: usize) -> usize {
+        let mut resolved = linear();
+        let spec = &mut resolved.spec;
+        (spec.block.dim, spec.block.qkv_dim) = (width, width);
+        (spec.block.mlp_dim, spec.head.hidden) = (width, width);
+        resolved.meta().unwrap().1.elements()
+    }
+
+    #[test]
+    fn the_width_is_the_multiple_of_eight_that_comes_nearest() {
+        let middle = (parameters_at(112) + parameters_at(120)) / 2;
+        for (wanted, width) in [
+            (parameters_at(16), 16),
+            (parameters_at(56) * 97 / 100, 56),
+            (parameters_at(64) * 103 / 100, 64),
+            (middle - 10, 112),
+            (middle + 10, 120),
+        ] {
+            let mut resolved = linear();
+            assert_eq!(solve(&mut resolved, wanted), None);
+            let (block, head) = (&resolved.spec.block, &resolved.spec.head);
+            let widths = [block.dim, block.qkv_dim, block.mlp_dim, head.hidden];
+            assert_eq!(widths, [width; 4], "{wanted}");
+        }
+    }
+
+    #[test]
+    fn an_even_width_is_taken_where_no_multiple_of_eight_comes_near() {
+        for width in [12, 10] {
+            let mut resolved = linear();
+            assert_eq!(solve(&mut resolved, parameters_at(width)), None);
+            assert_eq!(resolved.spec.block.dim, width);
+        }
+    }
+}
