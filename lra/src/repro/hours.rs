@@ -153,6 +153,31 @@ fn small_step(model: &str) -> Steps {
 mod tests {
     use super::*;
     use crate::repro::cell;
+    use crate::signals::Stop;
+    use crate::sweep::testing::options;
+
+    #[test]
+    fn a_cell_takes_its_operations_at_the_speed_of_its_model_or_of_the_transformer() {
+        let cells = cell::all().unwrap();
+        let other = |cell: &&PublishedCell| cell.figure.entry != STAND_IN;
+        let cell = cells.iter().find(other).unwrap();
+        let (options, stop) = (options(), Stop::never());
+        let estimator = Estimator::new(&options, &stop, &[], &HashMap::new());
+        let time = |own: Option<f64>, stand_in: Option<f64>| {
+            let mut speeds = Speeds::new(&estimator);
+            speeds.known.insert(cell.figure.entry.clone(), own);
+            speeds.known.insert(STAND_IN.to_owned(), stand_in);
+            let time = speeds.time(cell, Protocol::Tay2021, Path::new("nowhere"));
+            time.unwrap()
+        };
+        let measured = time(Some(4e9), Some(2e9));
+        assert_eq!(measured.seconds, Some(measured.flops / 4e9));
+        assert!(measured.own);
+        let assumed = time(None, Some(2e9));
+        assert_eq!(assumed.seconds, Some(assumed.flops / 2e9));
+        assert!(!assumed.own);
+        assert_eq!(time(None, None).seconds, None);
+    }
 
     /// A model that cannot make the small step would get the speed of another model.
     #[test]
