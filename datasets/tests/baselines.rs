@@ -4,7 +4,7 @@
 use lra_datasets::prelude::*;
 use lra_datasets::tasks::Retrieval;
 use lra_datasets::tasks::pathfinder::PATHFINDER;
-use lra_datasets::{Key, Store, bag_of_tokens, first_token, majority, prior_loss};
+use lra_datasets::{Key, Store, Summary, bag_of_tokens, first_token, majority, prior_loss};
 
 /// Tokens of each tower, and the label.
 type Row = (Vec<Vec<u8>>, u8);
@@ -260,6 +260,65 @@ fn each_group_is_answered_by_its_own_majority_of_train() {
         ("equal", &[1, 0, 1], 3, 2.0 / 3.0),
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn the_summary_has_the_lengths_and_labels_of_each_split() {
+    let task = Given {
+        info: ONE_TOWER,
+        rows: |split| match split {
+            SplitName::Train => {
+                let label = |length: usize| u8::from(length > 10) + u8::from(length > 15);
+                let row = |length: usize| (vec![vec![5; length]], label(length));
+                (1..=20).map(row).collect()
+            }
+            SplitName::Val => vec![(vec![vec![6; 3]], 1)],
+            SplitName::Test => {
+                let row = |(token, label)| (vec![vec![token; 2]], label);
+                [(1, 0), (2, 0), (3, 1), (4, 2)].map(row).to_vec()
+            }
+        },
+    };
+    let (_root, mut splits) = task.splits();
+    let whole = Summary::of(&task, &splits).text();
+    assert!(whole.starts_with("Given (given), synthetic\n\n"), "{whole}");
+    splits.manifest.partial = true;
+    splits
+        .manifest
+        .notes
+        .push("two files are missing".to_owned());
+    let text = Summary::of(&task, &splits).text();
+    let (text, _) = text.split_once("  bag of tokens").unwrap();
+    insta::assert_snapshot!(text, @"
+    Given (given), synthetic, part of what is published
+      two files are missing
+
+               rows   length    5%   25% median   75%   95%   max     mean
+    train        20        1     1     5     10    15    19    20     10.5
+    val           1        3     3     3      3     3     3     3      3.0
+    test          4        2     2     2      2     2     2     2      2.0
+
+    labels of train
+      0       10  50.0 % ████████████████████████████████████████
+      1        5  25.0 % ████████████████████
+      2        5  25.0 % ████████████████████
+
+    lengths of train, in tokens
+        0-1        1   5.0 % ████████████████████
+        2-3        2  10.0 % ████████████████████████████████████████
+        4-5        2  10.0 % ████████████████████████████████████████
+        6-7        2  10.0 % ████████████████████████████████████████
+        8-9        2  10.0 % ████████████████████████████████████████
+      10-11        2  10.0 % ████████████████████████████████████████
+      12-13        2  10.0 % ████████████████████████████████████████
+      14-15        2  10.0 % ████████████████████████████████████████
+      16-17        2  10.0 % ████████████████████████████████████████
+      18-19        2  10.0 % ████████████████████████████████████████
+         20        1   5.0 % ████████████████████
+
+    accuracy without a model, fitted on train, measured on 4 rows of test
+      majority           50.00 % ± 25.00
+    ");
 }
 
 /// A label that train lacks has no share, so its surprise has no bound.
