@@ -357,3 +357,80 @@ fn check_repeats(splits: &Splits) -> Check {
         duplicates.text(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::tasks::Toy;
+    use crate::{Remote, Request, Shape, SplitWriter};
+
+    /// Toy with one published file, which has the bytes `abc`.
+    struct Published;
+
+    static REMOTE: [Remote; 1] = [Remote {
+        url: "https://example.org/data.bin",
+        file: "data.bin",
+        bytes: Some(3),
+        sha256: Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        note: "",
+    }];
+
+    impl Task for Published {
+        fn info(&self) -> &'static TaskInfo {
+            Toy.info()
+        }
+
+        fn defaults(&self) -> Value {
+            Toy.defaults()
+        }
+
+        fn shape(&self, options: &Value) -> Result<Shape> {
+            Toy.shape(options)
+        }
+
+        fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
+            Toy.build(request, writer)
+        }
+
+        fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
+            Toy.to_text(towers, label)
+        }
+
+        fn remote(&self) -> &'static [Remote] {
+            &REMOTE
+        }
+    }
+
+    #[test]
+    fn a_published_file_is_compared_by_its_size_and_its_checksum() {
+        let folder = tempfile::tempdir().unwrap();
+        let checks = |raw: &Path| check_published(&Published, raw, &()).unwrap();
+        assert!(checks(folder.path()).is_empty(), "there is no such file");
+        let file = folder.path().join("data.bin");
+        for (content, ok, told) in [
+            ("abc", true, ", as published"),
+            ("abd", false, "damaged: "),
+            ("ab", false, "cut short: 2 of 3 bytes"),
+            (
+                "abcd",
+                false,
+                "another file than the published one: 4 bytes instead of 3",
+            ),
+        ] {
+            fs::write(&file, content).unwrap();
+            for raw in [folder.path(), &file] {
+                let found = checks(raw);
+                assert_eq!(found.len(), 1);
+                assert_eq!(found[0].name, "data.bin: SHA-256");
+                let detail = &found[0].detail;
+                assert_eq!(found[0].ok, ok, "{detail}");
+                assert!(detail.contains(told), "{detail}");
+            }
+        }
+        let other = folder.path().join("other.bin");
+        fs::rename(&file, &other).unwrap();
+        assert!(checks(&other).is_empty(), "another name may be any file");
+    }
+}
