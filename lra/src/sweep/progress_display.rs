@@ -290,3 +290,62 @@ pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<Text> 
     lines.append(&mut rows);
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model_choice::ModelChoice;
+    use crate::sweep::testing::{bag, cells, scored};
+
+    /// Returns two seeds of two models, and a state of each.
+    fn sweep() -> (Vec<Cell>, [State; 4]) {
+        let linear = ModelChoice {
+            model: "linear",
+            ..bag(&[])
+        };
+        let states = [
+            scored(0.5, 1.0),
+            State::Changed("other data".to_owned()),
+            State::Interrupted,
+            State::Failed(Failure::new(Class::Run, "diverged")),
+        ];
+        (cells(vec![bag(&[]), linear], vec![0, 1]), states)
+    }
+
+    #[test]
+    fn signs_are_in_the_row_of_their_model_and_the_column_of_their_task() {
+        let (cells, states) = sweep();
+        let file = tempfile::tempfile().unwrap();
+        let shown = |refused: &[Refused]| colour::joined(grid(&cells, &states, refused)).on(&file);
+        assert_eq!(shown(&[]), "        toy\nbag     ✓≠\nlinear  ‖✗");
+        let refused = Refused {
+            column: "text".to_owned(),
+            task: "text".parse().unwrap(),
+            model: cells[2].model.clone(),
+            recipe: "smoke".to_owned(),
+            seed: 0,
+            reason: "too long".to_owned(),
+        };
+        assert_eq!(
+            shown(&[refused]),
+            "        toy  text\nbag     ✓≠\nlinear  ‖✗   ✗"
+        );
+    }
+
+    #[test]
+    fn the_footer_counts_what_is_over_and_has_the_time_of_the_rest() {
+        let (_, states) = sweep();
+        let seconds = Duration::from_secs;
+        let planned = vec![Some(seconds(10)); 4];
+        let time_left = TimeLeft::planned(planned, Duration::ZERO);
+        let mut display = ProgressDisplay::new(true).with_plan(time_left);
+        let footer = display.footer(&states, seconds(4));
+        assert!(footer.starts_with("3 of 4 cells, "), "{footer}");
+        assert!(footer.ends_with(", about 6 s left"), "{footer}");
+        // It took twice as long as planned, as those that are left will.
+        display.time_left.ended(0, seconds(20));
+        assert_eq!(display.left(&states, seconds(4)), ", about 16 s left");
+        let over = [0.5; 4].map(|accuracy| scored(accuracy, 1.0));
+        assert_eq!(display.left(&over, Duration::ZERO), "");
+    }
+}
