@@ -57,7 +57,8 @@ mod tests {
         };
         assert_eq!((first.step, first.accuracy), (15_630, 0.8));
         assert!(first.verdict(0.81).contains(": reached, 81.0 % here"));
-        assert!(first.verdict(0.5).contains("NOT REACHED"));
+        assert!(first.verdict(0.8).contains(": reached, 80.0 % here"));
+        assert!(first.verdict(0.799).contains("NOT REACHED"));
         assert!(Milestone::of("mini", "text", 25_000, 16).is_empty());
     }
 }

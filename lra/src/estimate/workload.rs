@@ -193,4 +193,73 @@ mod tests {
         let rest = small.after(9);
         assert_eq!((rest.steps, rest.scored), (1, 140 - 60));
     }
+
+    fn resolve(task: &str, source: Option<datasets::Source>, assignments: &[&str]) -> Resolved {
+        let assignments: Vec<String> = assignments.iter().map(|it| (*it).to_owned()).collect();
+        let request = crate::spec::RunRequest {
+            task,
+            model: "transformer",
+            recipe: "smoke",
+            source,
+            protocol: datasets::Protocol::Clean,
+            seed: 0,
+            assignments: &assignments,
+        };
+        request.resolve().unwrap()
+    }
+
+    #[test]
+    fn pretraining_is_work_with_its_own_updates() {
+        let own = ["train.steps=10", "train.batch=50", "train.eval_every=5"];
+        let plain = resolve("toy", None, &own).spec;
+        assert_eq!(Workload::of_run(&plain, ROWS).scored, 3 * 30 + 20);
+        let pretrain = [
+            "pretrain.kind=masked",
+            "pretrain.steps=8",
+            "pretrain.batch=25",
+        ];
+        let spec = resolve("toy", None, &[&own[..], &pretrain].concat()).spec;
+        let work = Workload::of_run(&spec, ROWS);
+        // Eight updates of half as many examples, and two evaluations.
+        assert_eq!((work.steps, work.batch), (10 + 4, 50.0));
+        assert_eq!(work.scored, 3 * 30 + 20 + 2 * 30);
+    }
+
+    #[test]
+    fn rows_are_those_of_the_stored_data_else_those_of_the_settings() {
+        let place = tempfile::tempdir().unwrap();
+        let planned = |resolved: &Resolved| {
+            let (rows, complete) = planned_rows(resolved, place.path());
+            ([rows.train, rows.val, rows.test], complete)
+        };
+        let sizes = ["data.train=7", "data.val=5", "data.test=3"];
+        let drawn = resolve("toy", None, &sizes);
+        assert_eq!(planned(&drawn), ([7, 5, 3], true));
+        // The sizes in the settings of published data are those of a stand-in.
+        let official = Some(datasets::Source::Official);
+        let published = resolve("text", official, &["train.batch=6"]);
+        assert!(published.spec.data["train"].is_u64());
+        assert_eq!(planned(&published), ([6, 0, 0], false));
+        let key = published.spec.data_key();
+        let files = |split: &str, count: usize| {
+            for number in 0..count {
+                for (class, rating) in [("neg", 1), ("pos", 10)] {
+                    let folder = place.path().join(format!("raw/aclImdb/{split}/{class}"));
+                    std::fs::create_dir_all(&folder).unwrap();
+                    let text = format!("{split} {class} {number}");
+                    std::fs::write(folder.join(format!("{number}_{rating}.txt")), text).unwrap();
+                }
+            }
+        };
+        files("train", 30);
+        files("test", 4);
+        let store = Store::new(place.path());
+        let raw = place.path().join("raw");
+        let splits = store
+            .open_or_build(published.task, &key, Some(&raw), &())
+            .unwrap();
+        let rows = [&splits.train, &splits.val, &splits.test].map(datasets::Split::len);
+        assert_eq!((rows[0] + rows[1], rows[2]), (60, 8));
+        assert_eq!(planned(&published), (rows, true));
+    }
 }
