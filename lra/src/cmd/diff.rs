@@ -188,10 +188,13 @@ mod tests {
     use super::*;
     use crate::sweep::testing::timed;
 
+    /// Changes one fact of a record.
+    type Change = fn(&mut Record);
+
     #[test]
     fn every_fact_that_differs_is_named_with_both_values() {
         let first = timed(1.0);
-        let differ = |change: fn(&mut Record)| {
+        let differ = |change: Change| {
             let mut second = first.clone();
             change(&mut second);
             let found = facts(&first, &second).into_iter();
@@ -207,7 +210,7 @@ mod tests {
             differ(|it| it.scores.as_mut().unwrap().test_loss = None),
             fact("test loss", "1.0000", "none")
         );
-        let changes: [(&str, fn(&mut Record)); 8] = [
+        let changes: [(&str, Change); 8] = [
             ("outcome", |it| {
                 it.outcome = Outcome::Interrupted { step: 0 };
             }),
