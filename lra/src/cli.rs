@@ -46,8 +46,8 @@ impl Cli {
     }
 }
 
-/// Joins each word that begins like a negative number to the option before it, as in `--steps=-1`. No
-/// option begins so, and the reader of the value says what it takes.
+/// Joins each word that begins like a negative number to the option before it, as in `--steps=-1`.
+/// No option begins so, and the reader of the value says what it takes.
 fn with_negative_values(words: impl IntoIterator<Item = impl Into<OsString>>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     let mut options = true;
@@ -709,7 +709,7 @@ mod tests {
         }
     }
 
-    /// What follows an option without a value, another value or `--` stays a word of its own.
+    /// A word behind another word than an option, or behind `--`, is not joined.
     #[test]
     fn only_values_of_options_are_joined_to_them() {
         let joined = |words: &str| {

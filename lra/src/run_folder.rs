@@ -741,7 +741,8 @@ mod tests {
         assert!(!is_file_of_run(&place.path().join("log.txt")));
     }
 
-    /// What is the user's stays, and so do the locks and the log of a sweep, which others hold open.
+    /// Files of the user stay, and so do the locks and the log of a sweep, which other processes
+    /// hold open.
     #[test]
     fn clearing_removes_every_file_of_a_run_and_no_other() {
         let place = tempfile::tempdir().unwrap();

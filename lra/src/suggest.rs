@@ -47,8 +47,8 @@ pub fn find<'a, T>(
 /// Finds the task called `name`: one of the registry, in any case, or a folder, `mine:FOLDER`.
 ///
 /// # Errors
-/// There is none; the message suggests the one that was probably meant. Or the folder is no task, or
-/// a stop of this process is requested while it is read.
+/// There is none; the message suggests the one that was probably meant. Or the folder is no task,
+/// or a stop of this process is requested while it is read.
 pub fn task(name: &str) -> Result<&'static dyn Task> {
     if mine::is_folder(name) {
         return Ok(mine::open_unless_stopped(name, &signals::Unshown)?);

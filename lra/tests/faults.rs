@@ -42,8 +42,8 @@ struct Work {
     operations: Vec<(String, usize)>,
 }
 
-/// Runs a command undisturbed, which must succeed. Returns its operations, each in a line behind the
-/// process.
+/// Runs a command undisturbed, which must succeed. Returns its operations, each in a line behind
+/// the process.
 fn operations(place: &Place, words: &str) -> String {
     let log = place.path().join("operations");
     let mut command = place.command(words);
@@ -55,8 +55,8 @@ fn operations(place: &Place, words: &str) -> String {
 }
 
 impl Work {
-    /// Runs a command undisturbed, which must succeed, and notes its operations, except for those on
-    /// folders, after which every file is in its place.
+    /// Runs a command undisturbed, which must succeed, and notes its operations, except for those
+    /// on folders, after which every file is in its place.
     fn noted(place: &Place, words: &str) -> Work {
         let mut made = BTreeMap::new();
         let operations = operations(place, words);

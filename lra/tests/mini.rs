@@ -78,7 +78,7 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
     place.fails(2, "mini nothing_of_that_name --glance");
 }
 
-/// What cannot be ranked in is told with what `--table` takes, not with advice to train.
+/// An error about a table says what `--table` takes, and does not advise to train.
 #[test]
 fn a_table_that_is_none_is_told_with_what_is_one() {
     let place = Place::new();

@@ -540,7 +540,7 @@ mod tests {
         assert_eq!((found.seconds, found.peak_bytes), (vec![0.5], 1));
     }
 
-    /// What a length takes is foretold from the shorter ones of the same model.
+    /// The time of a length is estimated from the shorter ones of the same model.
     #[test]
     fn samples_are_those_of_the_shorter_lengths_of_a_model() {
         let mut plan = plan();

@@ -241,8 +241,8 @@ fn process(code: &OwnCode) -> &str {
     }
 }
 
-/// Returns the difference in words between the source codes of a task; `None` if there is none. What
-/// else a program has does not matter: the data are compared by their digest.
+/// Returns the difference in words between the source codes of a task; `None` if there is none. The
+/// rest of a program does not matter: the data are compared by their digest.
 fn of_task(then: Option<&OwnCode>, now: Option<&OwnCode>) -> Option<String> {
     match (then, now) {
         (None, None) => None,

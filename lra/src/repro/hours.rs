@@ -2,8 +2,9 @@
 //!
 //! Measuring a step of every cell would take too long for a list. So each model makes a few small
 //! steps, and the duration of a cell is its floating point operations divided by the operations per
-//! second of the fastest of them, which other load disturbs least. A model that cannot make the step, or not in time, is assumed to be as fast
-//! as the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell itself.
+//! second of the fastest of them, which other load disturbs least. A model that cannot make the
+//! step, or not in time, is assumed to be as fast as the Transformer. `lra repro SOURCE TASK MODEL
+//! --dry-run` measures the cell itself.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -206,8 +206,8 @@ mod tests {
         value
     }
 
-    /// Returns the fields of a message without floats: the number of each, its integer or the length
-    /// of its bytes, and these.
+    /// Returns the fields of a message without floats: the number of each, its integer or the
+    /// length of its bytes, and these bytes.
     fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
         let mut found = Vec::new();
         while !message.is_empty() {

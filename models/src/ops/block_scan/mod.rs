@@ -27,8 +27,8 @@ use crate::ops::supports;
 pub struct BlockScan<'a> {
     /// Values v (B, L, J, P), which are added to the states of the P channels of each of J blocks.
     pub values: &'a Tensor,
-    /// Steps δ (B, L, J, P) of each channel. At 0, a position leaves the states as they were. Steps
-    /// can be long: what vanishes within one is 0, whatever its angle.
+    /// Steps δ (B, L, J, P) of each channel. At 0, a position leaves the states as they were. A
+    /// state that vanishes within a long step is 0, whatever its angle.
     pub steps: &'a Tensor,
     /// Selection (B, L, J, 3 N): the input coefficients b of each of J blocks, N complex numbers,
     /// and behind them the N real weights c of the states in the output.
